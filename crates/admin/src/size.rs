@@ -2,6 +2,20 @@
 
 use crate::failure::Failure;
 
+/// Seconds of a unit of time, by its letter.
+pub fn time_unit(letter: char) -> Option<u32> {
+    const DAY: u32 = 86_400;
+    Some(match letter {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => DAY,
+        'w' => 7 * DAY,
+        'y' => 365 * DAY,
+        _ => return None,
+    })
+}
+
 /// `64k`, `1M`, `4G` … in powers of two; `default_unit` is what a bare number counts.
 pub fn parse_bytes(s: &str, default_unit: u64) -> Option<u64> {
     let t = s.trim();

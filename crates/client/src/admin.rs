@@ -158,11 +158,8 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             Reply::Done
         }
         Request::Purge { name, seen, tests, unless } => {
-            if name.0.is_empty() || name.0.contains(&b'/') || name.0 == b"." || name.0 == b".." {
-                return Err(Errno::EINVAL.into());
-            }
-            may_search(fs, &call, opened).await?;
-            let victim = Victim { parent: opened, name: name.0, seen, tests, unless };
+            let name = entry_name(fs, &call, opened, name).await?;
+            let victim = Victim { parent: opened, name, seen, tests, unless };
             Admin(fs).purge(call, victim).await.map_err(|e| match e {
                 Errno::ECANCELED => error(e, "it is not what it was, or does not fit any more"),
                 Errno::EBUSY => error(e, "somebody has it open"),
@@ -250,10 +247,9 @@ async fn about_targets(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) 
 async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<Attr> {
     match name {
         None => fs.clone().getattr(call.clone(), opened).await,
-        Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
         Some(n) => {
-            may_search(fs, call, opened).await?;
-            fs.clone().lookup(call.clone(), opened, n.0).await
+            let name = entry_name(fs, call, opened, n).await?;
+            fs.clone().lookup(call.clone(), opened, name).await
         }
     }
 }
@@ -262,12 +258,20 @@ async fn object(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R
 async fn entry(fs: &Arc<Fs>, call: &Call, opened: Fid, name: Option<Name>) -> R<Arc<Entry>> {
     match name {
         None => fs.lmv.getattr_entry(fs.cx.of(call), opened).await,
-        Some(n) if n.0.is_empty() || n.0.contains(&b'/') || n.0 == b"." || n.0 == b".." => Err(Errno::EINVAL),
         Some(n) => {
-            may_search(fs, call, opened).await?;
-            Admin(fs).lookup_entry(call, opened, &n.0).await
+            let name = entry_name(fs, call, opened, n).await?;
+            Admin(fs).lookup_entry(call, opened, &name).await
         }
     }
+}
+
+/// The name of one entry of the opened directory, which the caller may search.
+async fn entry_name(fs: &Arc<Fs>, call: &Call, opened: Fid, Name(name): Name) -> R<Vec<u8>> {
+    if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+        return Err(Errno::EINVAL);
+    }
+    may_search(fs, call, opened).await?;
+    Ok(name)
 }
 
 /// Whether the caller may look names up in the opened directory; in a path walk a kernel checks that.

@@ -79,8 +79,7 @@ impl Mdt {
         let core = Arc::new(RwLock::new(core));
         let stop = Stop::new(&world);
         let callbacks = Callbacks::new(&world, &peers, &shared, &stop);
-        let holders: Arc<dyn rpc::nrs::Holders> = callbacks.awaited().clone();
-        peers.set_holders(&holders);
+        peers.set_holders(callbacks.awaited());
         let transactions = Transactions {
             db: db.clone(),
             shared: shared.clone(),

@@ -130,8 +130,7 @@ impl Ost {
             said_stopped: AtomicBool::new(false),
             server_key: Mutex::new(None),
         });
-        let holders: Arc<dyn rpc::nrs::Holders> = ost.locks.clone();
-        ost.peers.set_holders(&holders);
+        ost.peers.set_holders(&ost.locks);
         world.spawn("ost recovery", Recovery::run(ost.clone()));
         ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)

@@ -229,8 +229,9 @@ impl Peers {
     }
 
     /// Who knows for which clients others wait, and who asks.
-    pub fn set_holders(&self, holders: &Arc<dyn Holders>) {
-        let _ = self.holders.set(Arc::downgrade(holders));
+    pub fn set_holders<H: Holders + 'static>(&self, holders: &Arc<H>) {
+        let weak: Weak<H> = Arc::downgrade(holders);
+        let _ = self.holders.set(weak);
     }
 
     fn holders(&self) -> Option<Arc<dyn Holders>> {

@@ -99,8 +99,7 @@ fn run<T>(seed: u64, work: Duration, f: impl AsyncFnOnce(Rig) -> T) -> T {
             departed: Mutex::default(),
         });
         let peers = Peers::new();
-        let holders: Arc<dyn Holders> = mill.clone();
-        peers.set_holders(&holders);
+        peers.set_holders(&mill);
         let server = serve(&sw, 1, vec![mill.clone()], &peers).await;
         f(Rig { w, server, nrs: peers.nrs().clone(), mill }).await
     })

@@ -1,7 +1,7 @@
 //! Numbers and times to compare with: `+N` more, `-N` less, `N` just so many of a unit.
 
 use crate::failure::Failure;
-use crate::size::{parse_bytes, parse_int, parse_stripe_size};
+use crate::size::{parse_bytes, parse_int, parse_stripe_size, time_unit};
 use std::cmp::Ordering;
 
 /// `+N`, `-N` or `N`, with what one unit of N is worth.
@@ -11,8 +11,6 @@ pub struct Range {
     n: i128,
     unit: i128,
 }
-
-const DAY_SECONDS: i128 = 86400;
 
 impl Range {
     /// `value` counted in units, rounded up, compared with N (as find(1) does for sizes).
@@ -96,16 +94,7 @@ impl Range {
             let (mut rest, mut total, mut smallest) = (s, 0i128, i128::MAX);
             while !rest.is_empty() {
                 let (n, behind) = number(rest)?;
-                let unit = match behind.chars().next() {
-                    None => DAY_SECONDS,
-                    Some('s') => 1,
-                    Some('m') => 60,
-                    Some('h') => 3600,
-                    Some('d') => DAY_SECONDS,
-                    Some('w') => 7 * DAY_SECONDS,
-                    Some('y') => 365 * DAY_SECONDS,
-                    Some(_) => return None,
-                };
+                let unit = i128::from(time_unit(behind.chars().next().unwrap_or('d'))?);
                 total = total.checked_add(n.checked_mul(unit)?)?;
                 smallest = smallest.min(unit);
                 rest = behind.get(1..).unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::rules::{Entry, Rule};
 use super::select::{Due, Selection};
 use crate::command::find::candidate::{Candidate, Time};
-use crate::command::report::look;
+use crate::command::report::each_file;
 use crate::failure::{Failure, FirstError};
 use crate::interrupt::Interrupt;
 use crate::local;
@@ -57,22 +57,12 @@ impl Visitor for SelectionVisitor<'_> {
     }
 
     fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
-        for l in entries.into_iter().filter(|l| l.kind == FileType::Regular) {
-            if run.interrupt.stopped() {
-                break;
-            }
-            let path = at.of(&l.name);
-            let mut c = Candidate::new(path, at.depth, l);
-            match look(&mut c, at.dir) {
-                Ok(true) => {
-                    let below = c.path.strip_prefix(self.root).unwrap_or(&c.path);
-                    let e = entry(&c, Name(below.as_os_str().as_bytes().to_vec()));
-                    self.selection.lock().offer(e);
-                }
-                Ok(false) => {}
-                Err(f) => run.report(&f),
-            }
-        }
+        let files = entries.into_iter().filter(|l| l.kind == FileType::Regular);
+        each_file(at, files, run, |c| {
+            let below = c.path.strip_prefix(self.root).unwrap_or(&c.path);
+            let e = entry(&c, Name(below.as_os_str().as_bytes().to_vec()));
+            self.selection.lock().offer(e);
+        });
     }
 }
 

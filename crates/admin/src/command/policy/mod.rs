@@ -2,7 +2,6 @@
 
 mod actor;
 mod gather;
-
 mod parse;
 mod rules;
 mod run;

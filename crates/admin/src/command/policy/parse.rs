@@ -3,7 +3,7 @@
 
 use super::rules::{Action, Compare, Condition, Of, Order, Rule, Time, When};
 use crate::names;
-use crate::size::{parse_bytes, parse_index_list};
+use crate::size::{parse_bytes, parse_index_list, time_unit};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -344,16 +344,8 @@ fn duration(value: &str) -> Result<i64, String> {
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let n: i64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = match rest[digits..].chars().next() {
-            Some('s') => 1,
-            Some('m') => 60,
-            Some('h') => 3600,
-            Some('d') => DAY,
-            Some('w') => 7 * DAY,
-            Some('y') => 365 * DAY,
-            _ => return Err(wrong()),
-        };
-        total = n.checked_mul(unit).and_then(|n| total.checked_add(n)).ok_or_else(wrong)?;
+        let unit = rest[digits..].chars().next().and_then(time_unit).ok_or_else(wrong)?;
+        total = n.checked_mul(unit.into()).and_then(|n| total.checked_add(n)).ok_or_else(wrong)?;
         rest = &rest[digits + 1..];
     }
     Ok(total)

@@ -73,6 +73,12 @@ pub struct Came {
     pub is_interrupted: bool,
 }
 
+impl Came {
+    fn of(rule: &Rule) -> Came {
+        Came { rule: rule.name.clone(), action: rule.action.name(), ..Came::default() }
+    }
+}
+
 /// Those who run have this in common.
 pub struct Worker<'a> {
     pub context: &'a dyn PolicyContext,
@@ -105,29 +111,31 @@ impl Worker<'_> {
         })
     }
 
-    fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<Taken, Failure> {
-        let (taken, first) = self.context.gather(rule, due, now)?;
+    /// What a rule takes that is due, for what, and from when its ages are counted.
+    fn taken(&self, rule: &Rule, came: &mut Came) -> Result<Option<(Taken, Due, i64)>, Failure> {
+        let due = self.due(rule)?;
+        if let Due::Not(why) = due {
+            came.not_due = Some(why);
+            return Ok(None);
+        }
+        let now = self.context.now();
+        let (taken, first) = self.context.gather(rule, &due, now)?;
         if first.exit_code() != 0 {
             self.errors.lock().ended(first.exit_code());
         }
-        Ok(taken)
+        (came.fitting, came.has_more) = (taken.fitting, taken.has_more);
+        came.is_interrupted = self.interrupt.stopped();
+        Ok(Some((taken, due, now)))
     }
 
     /// What a rule would do: nothing is done, and nothing is remembered.
     pub fn dry(&self, rule: &Rule) -> Result<Came, Failure> {
-        let mut came = Came { rule: rule.name.clone(), action: rule.action.name(), ..Came::default() };
-        let due = self.due(rule)?;
-        if let Due::Not(why) = due {
-            came.not_due = Some(why);
-            return Ok(came);
-        }
-        let now = self.context.now();
-        let taken = self.gather(rule, &due, now)?;
-        came.is_interrupted = self.interrupt.stopped();
+        let mut came = Came::of(rule);
+        let Some((taken, _, now)) = self.taken(rule, &mut came)? else { return Ok(came) };
         if let Action::Notify { users, remind, .. } = &rule.action {
             came.told = self.to_tell(rule, &taken, (*users, *remind), now)?;
         }
-        (came.fitting, came.has_more, came.entries) = (taken.fitting, taken.has_more, taken.entries);
+        came.entries = taken.entries;
         Ok(came)
     }
 
@@ -135,17 +143,9 @@ impl Worker<'_> {
         if let Some(plan) = self.store.unfinished(rule)? {
             return self.go_on(rule, plan);
         }
-        let mut came = Came { rule: rule.name.clone(), action: rule.action.name(), ..Came::default() };
-        let due = self.due(rule)?;
-        if let Due::Not(why) = due {
-            came.not_due = Some(why);
-            return Ok(came);
-        }
-        let now = self.context.now();
-        let taken = self.gather(rule, &due, now)?;
-        (came.fitting, came.has_more) = (taken.fitting, taken.has_more);
-        if self.interrupt.stopped() {
-            came.is_interrupted = true;
+        let mut came = Came::of(rule);
+        let Some((taken, due, now)) = self.taken(rule, &mut came)? else { return Ok(came) };
+        if came.is_interrupted {
             return Ok(came);
         }
         match &rule.action {
@@ -199,7 +199,7 @@ impl Worker<'_> {
 
     /// Does what is left of a list.
     fn go_on(&self, rule: &Rule, mut plan: Plan) -> Result<Came, Failure> {
-        let mut came = Came { rule: rule.name.clone(), action: rule.action.name(), ..Came::default() };
+        let mut came = Came::of(rule);
         (came.is_resumed, came.has_more) = (plan.is_resumed, plan.head.has_more);
         let before = plan.tally.clone();
         let mut result = "complete";

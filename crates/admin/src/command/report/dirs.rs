@@ -1,6 +1,6 @@
 //! `nacre top dirs`: the directories below some place with most space or most files, by one scan or walk.
 
-use super::{below, look};
+use super::{below, each_file};
 use crate::command::find::candidate::Candidate;
 use crate::command::top::{COUNT_DEFAULT, COUNT_MAX};
 use crate::failure::{Failure, FirstError};
@@ -77,20 +77,10 @@ impl Visitor for Counter<'_> {
     }
 
     fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
-        for l in entries {
-            if run.interrupt.stopped() {
-                break;
-            }
-            let mut c = Candidate::new(at.of(&l.name), at.depth, l);
-            match look(&mut c, at.dir) {
-                Ok(true) => {
-                    let (home, bytes) = (self.home(&c), c.blocks().saturating_mul(512));
-                    self.sums.lock().add(home, &c, bytes, self.dirs_max);
-                }
-                Ok(false) => {}
-                Err(f) => run.report(&f),
-            }
-        }
+        each_file(at, entries, run, |c| {
+            let (home, bytes) = (self.home(&c), c.blocks().saturating_mul(512));
+            self.sums.lock().add(home, &c, bytes, self.dirs_max);
+        });
     }
 }
 

@@ -101,22 +101,32 @@ impl Visitor for Counter {
 
     fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
         let mut files = Vec::with_capacity(entries.len());
-        for l in entries {
-            if run.interrupt.stopped() {
-                break;
-            }
-            let mut c = Candidate::new(PathBuf::new(), at.depth, l);
-            match look(&mut c, at.dir) {
-                Ok(true) => files.push(c),
-                Ok(false) => {}
-                Err(f) => run.report(&f),
-            }
-        }
+        each_file(at, entries, run, |c| files.push(c));
         let striped = self.subject == Subject::Striping && files.iter().any(Candidate::has_objects);
         let default = if striped { default_of(at, run) } else { None };
         let mut tally = self.tally.lock();
         for c in &files {
             tally.add(c, default.as_ref());
+        }
+    }
+}
+
+/// Everything that is known of each of these entries that is there still.
+pub(super) fn each_file(
+    at: &Place<'_>,
+    entries: impl IntoIterator<Item = Listed>,
+    run: &Run<'_>,
+    mut f: impl FnMut(Candidate),
+) {
+    for l in entries {
+        if run.interrupt.stopped() {
+            break;
+        }
+        let mut c = Candidate::new(at.of(&l.name), at.depth, l);
+        match look(&mut c, at.dir) {
+            Ok(true) => f(c),
+            Ok(false) => {}
+            Err(e) => run.report(&e),
         }
     }
 }
