@@ -15,7 +15,7 @@ BIN    := $(TARGET)/release
 NACRE  := $(BIN)/nacre
 LINKS  := nacred lfs lctl mkfs.nacre tunefs.nacre mount.nacre mount.fuse.nacre
 
-.PHONY: help build up down wipe status test check lint sim fuzz thrash campaign clean
+.PHONY: help build up down wipe status test check lint sim fuzz thrash campaign upgrade-drill deb static clean
 
 help:
 	@echo 'make up      build, then start MGT + MDT + $(OSTS) OSTs and mount them at $(MNT)'
@@ -26,7 +26,10 @@ help:
 	@echo 'make sim SEEDS=500 FIRST=1 OPS=2000      whole cluster in one thread, with crashes'
 	@echo 'make fuzz SECONDS=60                     every decoder, so long each'
 	@echo 'make thrash MINUTES=30                   servers of network namespaces fail again and again under load'
+	@echo 'make deb                                 Debian packages, in $(TARGET)/debian (docs/install.md)'
+	@echo 'make static                              a client in one program, for hosts where nothing may be installed (docs/install.md)'
 	@echo 'make campaign                            what an issue ends with: two hours more of what the test command samples'
+	@echo 'make upgrade-drill FROM=COMMIT           a rolling upgrade from that commit to this one under load, and back'
 	@echo 'Variables: DIR=$(DIR) MNT=$(MNT) OSTS=$(OSTS) FSNAME=$(FSNAME)'
 
 build:
@@ -40,7 +43,7 @@ build:
 up: build
 	@scripts/install-deps.sh run
 	@mkdir -p $(MNT)
-	@$(NACRE) up --dir $(DIR) --mount $(MNT) --osts $(OSTS) --fsname $(FSNAME)
+	@$(NACRE) up --dir $(DIR) --mount $(MNT) --osts $(OSTS) --fsname $(FSNAME) --dashboard
 
 down:
 	@$(NACRE) down --dir $(DIR)
@@ -74,6 +77,15 @@ thrash: build
 
 campaign:
 	@scripts/campaign.sh
+
+upgrade-drill:
+	@scripts/upgrade-drill.sh '$(FROM)'
+
+deb: build
+	@scripts/package-deb.sh
+
+static:
+	@scripts/package-static.sh
 
 clean:
 	cargo clean

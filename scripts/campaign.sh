@@ -2,13 +2,13 @@
 # campaign.sh [STEP…] - what an issue ends with, on one commit: more of what the test command samples, about two hours on two
 # cores. Each step prints a row for docs/results/campaigns.csv when it is done; a step that was done on this commit is not done
 # again, so that a campaign which was ended goes on. `MINUTES`, `SEEDS`, `ROUNDS` change how long thrash, the simulator and the
-# coherence rounds take. The last line says whether all is well. Needs root and FUSE.
+# coherence rounds take, `OPERATIONS` and `FILES` how large the drills of the changelog and of a purge are. The last line says whether all is well. Needs root and FUSE.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 commit=$(git rev-parse --short=7 HEAD)
 [ -z "$(git status --porcelain --untracked-files=no)" ] || echo "campaign: the tree has changes that $commit has not" >&2
-SEEDS=${SEEDS:-2000} MINUTES=${MINUTES:-10} ROUNDS=${ROUNDS:-20}
+SEEDS=${SEEDS:-2000} MINUTES=${MINUTES:-10} ROUNDS=${ROUNDS:-20} OPERATIONS=${OPERATIONS:-100000} FILES=${FILES:-200000}
 work=$target/campaign/$commit
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
@@ -50,6 +50,8 @@ conformance() { real posix:: privileges:: users::; }
 coherence() { mkdir -p "$work/coherence" && WORK=$work/coherence scripts/campaign-coherence.sh "$ROUNDS" 2; }
 kills() { real kill::; }
 layouts() { real layouts:: migrate:: drain::; }
+changelog() { NACRE_CHANGELOG_OPS=$OPERATIONS NACRE_CHANGELOG_KILLS=$((OPERATIONS / 3333)) real changelog_drill::; }
+purge() { NACRE_PURGE_FILES=$FILES real purge_drill::; }
 thrash() { scripts/apart.sh make --no-print-directory thrash "MINUTES=$MINUTES"; }
 
 # figure STEP LOG: what a log says in a line
@@ -58,11 +60,12 @@ figure() {
   seeds | hostile) grep -E '^[0-9]+ (seeds|points|crash points)' "$2" | tr '\n' ';' ;;
   points) grep -E '^[0-9]+ workloads' "$2" | awk '$1 < last { print line } { last = $1; line = $0 } END { print line }' | tr '\n' ';' ;;
   coherence) tail -1 "$2" ;;
+  changelog | purge) grep -E '^([0-9]+ (operations|files) |the oldest |purged )' "$2" | tr '\n' ';' ;;
   *) grep -hE '^test result|^pjdfstest|failovers' "$2" | grep -v ' 0 passed; 0 failed' | sed 's/; 0 measured.*//' | tr '\n' ';' ;;
   esac | tr -d '"' | cut -c1-400
 }
 
-all="seeds planted points hostile conformance kills layouts coherence thrash"
+all="seeds planted points hostile conformance kills layouts changelog purge coherence thrash"
 [ $# -gt 0 ] || set -- $all
 for step in "$@"; do
   case " $all " in *" $step "*) ;; *) echo "campaign: no step '$step'; there are: $all" >&2; exit 2 ;; esac

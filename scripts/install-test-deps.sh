@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install-test-deps.sh - what the tests need besides a Rust toolchain: Debian packages, and two test programs from the
-# crate registry (into TARGET/kit/bin). Debian 12, root. Safe to run again.
+# crate registry (into TARGET/kit/bin), what drives a browser from npm (into TARGET/kit/browser). Debian 12, root. Safe to run again.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-deps.sh build
@@ -9,7 +9,9 @@ target=${CARGO_TARGET_DIR:-target}
 # program:package
 need="setfacl:acl setfattr:attr git:git rsync:rsync dbench:dbench stress-ng:stress-ng ip:iproute2 nft:nftables nsenter:util-linux
 mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++
-corosync:corosync pacemakerd:pacemaker crm_resource:pacemaker-cli-utils pcs:pcs ocf-tester:resource-agents xmllint:libxml2-utils"
+corosync:corosync pacemakerd:pacemaker crm_resource:pacemaker-cli-utils pcs:pcs ocf-tester:resource-agents xmllint:libxml2-utils
+debootstrap:debootstrap lintian:lintian dpkg-shlibdeps:dpkg-dev zsh:zsh fish:fish rpmbuild:rpm apparmor_parser:apparmor
+chromium:chromium node:nodejs npm:npm"
 missing=
 for n in $need; do
   command -v "${n%%:*}" >/dev/null || missing="$missing ${n##*:}"
@@ -45,6 +47,23 @@ if ! [ -x "$target/kit/bin/etcd" ]; then
   for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
   cp "$deb/x/usr/bin/etcd" "$deb/x/usr/bin/etcdctl" "$target/kit/bin/"
   rm -rf "$deb"
+fi
+# So is Prometheus, with promtool.
+if ! [ -x "$target/kit/bin/prometheus" ] || ! [ -x "$target/kit/bin/promtool" ]; then
+  echo "Fetching Prometheus"
+  deb=$(mktemp -d)
+  mkdir -p "$target/kit/bin"
+  (cd "$deb" && { apt-get download -qq prometheus >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq prometheus >/dev/null; }; })
+  for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
+  cp "$deb/x/usr/bin/prometheus" "$deb/x/usr/bin/promtool" "$target/kit/bin/"
+  rm -rf "$deb"
+fi
+# What drives the browser, without a browser of its own.
+if ! [ -d "$target/kit/browser/node_modules/axe-core" ] || ! [ -d "$target/kit/browser/node_modules/playwright-core" ]; then
+  echo "Fetching playwright-core and axe-core"
+  mkdir -p "$target/kit/browser"
+  npm install --silent --no-audit --no-fund --prefix "$target/kit/browser" playwright-core@1.65.1 axe-core@4.14.1
 fi
 for c in pjdfstest@0.2.2 fsx@0.3.2; do
   name=${c%@*}

@@ -177,7 +177,7 @@ alone="posix:: programs:: bench:: lfs_lctl::processors_stay_awake"
 # nothing else.
 calm=(
   "ha_page::the_page_on_high_availability_is_true"
-  "ha_page::the_page_on_high_availability_with_etcd_is_true kernel:: abort:: waiting::"
+  "ha_page::the_page_on_high_availability_with_etcd_is_true kernel:: abort:: waiting:: config::"
 )
 # The others run in these lanes and in one more of about the same length, which has what is named nowhere: mostly they wait for
 # terms to end.
@@ -273,6 +273,7 @@ everything() {
   first=$(window "$fixed")
   stage packages 'packages and test programs' scripts/install-test-deps.sh || return
   stage release-build 'release build' make --no-print-directory build || return
+  stage packages-deb 'Debian packages' scripts/package-test.sh
   lint
   unit_tests
   stage repeats 'simulator: the same seed twice' repeats 10

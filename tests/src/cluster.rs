@@ -134,6 +134,35 @@ pub fn ok_within(cmd: &mut Command, limit: Duration) -> Result<String> {
     Ok(String::from_utf8_lossy(&o.stdout).into_owned())
 }
 
+/// How long a command may take that asks its host.
+const ASK_LIMIT: Duration = Duration::from_secs(60);
+/// For a command of `nacre` that works on whole targets.
+const NACRE_LIMIT: Duration = Duration::from_secs(120);
+
+/// `lctl` with these words, required to succeed; what it printed.
+pub fn lctl(args: &[&str]) -> Result<String> {
+    ok_within(tool("lctl").args(args), ASK_LIMIT)
+}
+
+/// `nacre` with these words, required to succeed; what it printed.
+pub fn nacre(args: &[&str]) -> Result<String> {
+    ok_within(tool("nacre").args(args), NACRE_LIMIT)
+}
+
+/// The document that `nacre` with these words printed.
+pub fn nacre_json(args: &[&str]) -> Result<Value> {
+    let text = nacre(args)?;
+    serde_json::from_str(&text).with_context(|| format!("{args:?} printed {text}"))
+}
+
+/// A program fails with this status and these words.
+pub fn fails(program: &str, args: &[&str], code: i32, part: &str) -> Result<()> {
+    let o = run_within(tool(program).args(args), ASK_LIMIT)?;
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    ensure!(o.status.code() == Some(code) && said.contains(part), "{args:?}: {}: {said}", o.status);
+    Ok(())
+}
+
 /// A shell line, required to succeed.
 pub fn sh(line: &str, limit: Duration) -> Result<String> {
     ok_within(Command::new("bash").args(["-euo", "pipefail", "-c", line]), limit)
@@ -252,6 +281,8 @@ pub struct TestFs {
     watched: bool,
     /// Environment of the daemons.
     env: Vec<(&'static str, String)>,
+    /// More arguments of `nacre up`.
+    args: Vec<&'static str>,
 }
 
 impl TestFs {
@@ -261,12 +292,17 @@ impl TestFs {
 
     /// As `up`, the daemons with some environment variables more.
     pub fn up_with(name: &str, osts: u32, mounts: usize, env: Vec<(&'static str, String)>) -> Result<TestFs> {
-        TestFs::made(name, osts, mounts, env, false)
+        TestFs::made(name, osts, mounts, env, false, Vec::new())
+    }
+
+    /// As `up`, with more arguments of `nacre up`.
+    pub fn up_as(name: &str, osts: u32, mounts: usize, args: Vec<&'static str>) -> Result<TestFs> {
+        TestFs::made(name, osts, mounts, Vec::new(), false, args)
     }
 
     /// As `up`, and what is killed is started again, as users have it.
     pub fn up_watched(name: &str, osts: u32, mounts: usize) -> Result<TestFs> {
-        TestFs::made(name, osts, mounts, Vec::new(), true)
+        TestFs::made(name, osts, mounts, Vec::new(), true, Vec::new())
     }
 
     fn made(
@@ -275,11 +311,12 @@ impl TestFs {
         mounts: usize,
         env: Vec<(&'static str, String)>,
         watched: bool,
+        args: Vec<&'static str>,
     ) -> Result<TestFs> {
         let scratch = Scratch::new(name);
         let mounts = (0..mounts).map(|i| scratch.path().join(format!("mnt{i}"))).collect();
         let fsname = format!("t{}", SERIAL.fetch_add(1, Ordering::Relaxed));
-        let fs = TestFs { scratch, mounts, osts, fsname, watched, env };
+        let fs = TestFs { scratch, mounts, osts, fsname, watched, env, args };
         fs.up_again()?;
         Ok(fs)
     }
@@ -297,6 +334,7 @@ impl TestFs {
         }
         c.envs(self.env.iter().map(|(k, v)| (*k, v.as_str())));
         c.args(["--osts", &self.osts.to_string(), "--fsname", &self.fsname]);
+        c.args(&self.args);
         if !self.watched {
             // A test kills, and starts again when it wants to.
             c.arg("--no-watch");
@@ -351,7 +389,13 @@ impl TestFs {
         Ok(self.processes()?.into_iter().filter(|(r, p)| r != "client" && *p > 0).map(|(_, p)| p).collect())
     }
 
-    /// Pids of the client daemons.
+    /// The process that serves the metadata target.
+    pub fn mds(&self) -> Result<i32> {
+        let all = self.processes()?;
+        let it = all.iter().find(|(role, pid)| role.contains("mds") && *pid > 0);
+        it.map(|(_, pid)| *pid).with_context(|| format!("no metadata server: {all:?}"))
+    }
+
     /// The process that serves an OST.
     pub fn oss(&self, index: usize) -> Result<i32> {
         let all = self.processes()?;
@@ -359,6 +403,7 @@ impl TestFs {
         osts.nth(index).map(|(_, pid)| *pid).with_context(|| format!("no server of OST {index}: {all:?}"))
     }
 
+    /// Pids of the client daemons.
     pub fn clients(&self) -> Result<Vec<i32>> {
         Ok(self.processes()?.into_iter().filter(|(r, p)| r == "client" && *p > 0).map(|(_, p)| p).collect())
     }
@@ -386,6 +431,12 @@ pub fn fsck_when_free(dirs: impl IntoIterator<Item = impl AsRef<Path>>) -> Resul
 pub fn kill(pid: i32, signal: rustix::process::Signal) -> Result<()> {
     let p = rustix::process::Pid::from_raw(pid).context("pid 0")?;
     Ok(rustix::process::kill_process(p, signal)?)
+}
+
+/// Kills processes that this test started, and waits until they are gone.
+pub fn kill_all(pids: &[i32], limit: Duration) -> Result<()> {
+    pids.iter().try_for_each(|p| kill(*p, rustix::process::Signal::KILL))?;
+    wait_until("who was killed is gone", limit, || !pids.iter().any(|p| alive(*p)))
 }
 
 /// Whether the process is there (a zombie is not).

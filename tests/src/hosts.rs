@@ -4,6 +4,7 @@
 use crate::cluster::{bin_dir, kill, ok_within, run_within, sh, tool, wait_until};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -30,13 +31,20 @@ pub struct Hosts {
     /// (host, process)
     daemons: Vec<(u32, Child)>,
     mounts: Vec<PathBuf>,
+    /// Where the programs of a host are, if they are not those under test.
+    programs: BTreeMap<u32, PathBuf>,
 }
 
 impl Hosts {
     /// `mounts`: what is unmounted at the end.
     pub fn new(count: u32, mounts: &[PathBuf]) -> Result<Hosts> {
         let tag = format!("nt{}", std::process::id());
-        let hosts = Hosts { tag: tag.clone(), daemons: Vec::new(), mounts: mounts.to_vec() };
+        let hosts = Hosts {
+            tag: tag.clone(),
+            daemons: Vec::new(),
+            mounts: mounts.to_vec(),
+            programs: BTreeMap::new(),
+        };
         sh(
             &format!(
                 "ip netns add {tag}sw && ip -n {tag}sw link add name sw0 type bridge && ip -n {tag}sw link set sw0 up"
@@ -79,10 +87,16 @@ impl Hosts {
         ok_within(&mut c, LIMIT)
     }
 
+    /// Another build is installed on a host: what starts there from now on is of it.
+    pub fn install(&mut self, host: u32, programs: &Path) {
+        self.programs.insert(host, programs.to_path_buf());
+    }
+
     /// A command on a host: its network, everybody's files.
     pub fn on(&self, host: u32, program: &str) -> Command {
         let mut c = Command::new("nsenter");
-        c.arg(format!("--net={}", self.network(host))).arg(bin_dir().join(program));
+        let programs = self.programs.get(&host).cloned().unwrap_or_else(bin_dir);
+        c.arg(format!("--net={}", self.network(host))).arg(programs.join(program));
         c
     }
 
@@ -98,10 +112,38 @@ impl Hosts {
 
     /// Its output is added to `log`.
     pub fn nacred(&mut self, host: u32, options: &[&str], dirs: &[PathBuf], log: &Path) -> Result<()> {
+        let nid = Hosts::nid(host);
+        self.nacred_at(host, &[&["--nid", nid.as_str()], options].concat(), dirs, log)
+    }
+
+    /// A second Ethernet: interface eth1 of each of the first `count` hosts, 10.78.0.N.
+    pub fn second_network(&self, count: u32) -> Result<()> {
+        let tag = &self.tag;
+        sh(&format!("ip -n {tag}sw link add name sw1 type bridge && ip -n {tag}sw link set sw1 up"), LIMIT)?;
+        for i in 1..=count {
+            sh(
+                &format!(
+                    "ip -n {tag}sw link add q{i} type veth peer name eth1 netns {tag}h{i}
+                     ip -n {tag}sw link set q{i} master sw1 up
+                     ip -n {tag}h{i} addr add 10.78.0.{i}/24 dev eth1 && ip -n {tag}h{i} link set eth1 up"
+                ),
+                LIMIT,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// As [`Hosts::link`], on the second Ethernet.
+    pub fn second_link(&self, host: u32, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        sh(&format!("ip -n {}sw link set q{host} {state}", self.tag), LIMIT).map(drop)
+    }
+
+    /// As [`Hosts::nacred`], with whatever `options` say of addresses.
+    pub fn nacred_at(&mut self, host: u32, options: &[&str], dirs: &[PathBuf], log: &Path) -> Result<()> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         let mut c = self.on(host, "nacred");
-        c.args(["--nid", &Hosts::nid(host)]).args(options).args(dirs);
-        c.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        c.args(options).args(dirs).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.daemons.push((host, c.spawn().context("start nacred")?));
         Ok(())
     }
@@ -112,6 +154,12 @@ impl Hosts {
 
     pub fn signal(&self, host: u32, signal: Signal) -> Result<()> {
         kill(self.daemons[self.server(host)?].1.id() as i32, signal)
+    }
+
+    /// Whether the server of a host ended by itself.
+    pub fn is_over(&mut self, host: u32) -> Result<bool> {
+        let at = self.server(host)?;
+        Ok(self.daemons[at].1.try_wait()?.is_some())
     }
 
     /// Ends the server of a host, and waits for its end.

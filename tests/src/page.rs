@@ -185,7 +185,8 @@ impl Page {
     }
 }
 
-fn shown(text: &str, screen: &str) -> Result<()> {
+/// Each line of `text` is on the screen, but for numbers and durations.
+pub fn shown(text: &str, screen: &str) -> Result<()> {
     let seen: Vec<String> = screen.lines().map(shape).collect();
     for line in text.lines() {
         let want = shape(line);

@@ -51,8 +51,9 @@ fn chosen<F: Copy + Debug>(all: &[F]) -> Result<Vec<F>> {
 }
 
 /// The first `short` faults of the site's list; with `NACRE_THRASH_MINUTES` all of them, and so long on by
-/// chance. `NACRE_FAULTS` names fewer. Prints what happened; the last line says failovers, faults,
-/// application errors, wrong bytes. `mounts`: the clients'; `scratch`: a folder that is on none of them.
+/// chance. `NACRE_FAULTS` names fewer, `NACRE_THRASH_PACE` has one begin in so many seconds at most.
+/// Prints what happened; the last line says failovers, faults, application errors, wrong bytes. `mounts`: the
+/// clients'; `scratch`: a folder that is on none of them.
 pub fn run<S: Site>(
     name: &str,
     site: &mut S,
@@ -62,6 +63,7 @@ pub fn run<S: Site>(
 ) -> Result<()> {
     let minutes = crate::env_number("NACRE_THRASH_MINUTES");
     let end = minutes.map(|m| Instant::now() + Duration::from_secs(60 * m));
+    let pace = crate::env_number("NACRE_THRASH_PACE").map_or(Duration::ZERO, Duration::from_secs);
     let faults = chosen(S::FAULTS)?;
     let first = if minutes.is_some() { faults.len() } else { short.min(faults.len()) };
     let (stop, done, programs_done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -84,7 +86,9 @@ pub fn run<S: Site>(
             counts.times.push(start.elapsed());
             *counts.faults.entry(fault).or_default() += 1;
             let right = site.put_right();
-            right.with_context(|| site.said()).with_context(|| format!("after {}", what()))
+            right.with_context(|| site.said()).with_context(|| format!("after {}", what()))?;
+            let is_time = || ended() || start.elapsed() >= pace || end.is_some_and(|t| Instant::now() >= t);
+            wait_until("the next one's turn", pace + S::LIMIT, is_time)
         };
         let more = |n: &usize| !ended() && (*n < first || end.is_some_and(|t| Instant::now() < t));
         // Said at once: what works on the mounts may not come to an end now.

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 /// Least number for each 1,000 lines of production code, by crate, or by folder of a crate. A floor may only
 /// rise.
-const FLOORS: [(&str, usize); 18] = [
+const FLOORS: [(&str, usize); 19] = [
     ("admin", 0),
     ("bench", 0),
     ("client", 7),
     ("client/mdc", 12),
     ("client/osc", 12),
+    ("dashboard", 3),
     ("etcd", 0),
     ("fuse", 8),
     ("ldlm", 12),

@@ -27,7 +27,7 @@ const TOKENS: [(&str, &str); 16] = [
 /// Modules of std that must not be taken in through a group (`use std::{fs, thread}`).
 const MODULES: [&str; 3] = ["fs", "thread", "process"];
 /// Packages that only `world` may depend on.
-const PACKAGES: [&str; 5] = ["tokio", "rand", "getrandom", "rustix", "libc"];
+const PACKAGES: [&str; 6] = ["tokio", "rand", "getrandom", "rustix", "libc", "crossterm"];
 /// Parts of those modules that neither reach outside nor make a run depend on it.
 const HARMLESS: [&str; 4] =
     ["std::process::ExitCode", "std::process::id", "std::process::abort", "std::thread::panicking"];

@@ -11,8 +11,8 @@ const LAYERS: [&[&str]; 11] = [
     &["etcd"],
     &["mgs", "mds", "oss"],
     &["client"],
-    &["fuse", "admin", "dashboard"],
-    &["bench"],
+    &["fuse", "admin"],
+    &["bench", "dashboard"],
     &["server"],
     &["sim"],
 ];

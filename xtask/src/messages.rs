@@ -7,6 +7,8 @@ use crate::source::{File, Finding, Tree, has_word};
 const SESSION: [&str; 4] = ["connect", "disconnect", "notify", "ping"];
 /// Crates that ask.
 const SENDERS: [&str; 6] = ["client", "mds", "oss", "mgs", "server", "admin"];
+/// Where the program that serves targets answers what is for it.
+const PROGRAM: &str = "crates/server/src/nacred";
 /// Crates that answer.
 const HANDLERS: [&str; 3] = ["mds", "oss", "mgs"];
 
@@ -45,9 +47,10 @@ fn missing(tree: &Tree, f: &File, verb: &str) -> Vec<&'static str> {
         let there = tree.rust().any(|g| g.krate() == Some("rpc") && (mentions(g) || has_word(&g.code, verb)));
         return if there { Vec::new() } else { vec!["sender", "handler"] };
     }
-    let handler = HANDLERS.iter().any(|k| {
-        let file = format!("crates/{k}/src/ops/{verb}.rs");
-        let folder = format!("crates/{k}/src/ops/{verb}/");
+    let homes = HANDLERS.iter().map(|k| format!("crates/{k}/src/ops")).chain([PROGRAM.to_string()]);
+    let handler = homes.into_iter().any(|home| {
+        let file = format!("{home}/{verb}.rs");
+        let folder = format!("{home}/{verb}/");
         tree.rust().any(|g| (g.path == file || g.path.starts_with(&folder)) && mentions(g))
     });
     let sender = tree.rust().any(|g| {
@@ -67,9 +70,11 @@ fn is_handler(g: &File) -> bool {
     HANDLERS.iter().any(|k| g.path.starts_with(&format!("crates/{k}/src/ops/")))
 }
 
-/// Whether the file makes a value of one of the types (`Type {`), outside its tests.
+/// Whether the file makes a value of one of the types (`Type {`, `Type::new(`, `Type::Variant`), outside its
+/// tests.
 fn builds(g: &File, types: &[String]) -> bool {
-    g.production.lines().any(|l| types.iter().any(|t| has_word(l, t) && l.contains(&format!("{t} {{"))))
+    let made = |l: &str, t: &str| l.contains(&format!("{t} {{")) || l.contains(&format!("{t}::"));
+    g.production.lines().any(|l| types.iter().any(|t| has_word(l, t) && made(l, t)))
 }
 
 /// First arguments of `message!(…)`.

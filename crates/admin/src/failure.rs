@@ -72,20 +72,46 @@ impl std::fmt::Display for Failure {
 #[derive(Default)]
 pub struct FirstError {
     first: Option<i32>,
+    /// Instead of standard error.
+    kept: Option<Vec<String>>,
 }
 
+/// Failures that are kept; more are the same trouble again.
+const KEPT_MAX: usize = 64;
+
 impl FirstError {
-    /// Prints the failure behind `prefix` and remembers its exit status if it is the first.
-    pub fn report(&mut self, prefix: &str, f: &Failure) {
-        crate::output::flush();
-        eprintln!("{prefix}: {f}");
-        self.first.get_or_insert(f.exit_code());
+    /// One that keeps what is reported, for a program that shows it itself.
+    pub fn keeping() -> FirstError {
+        FirstError { first: None, kept: Some(Vec::new()) }
     }
 
-    /// A signal stopped the command: `code` is its exit status, whatever was reported before.
-    pub fn interrupted(&mut self, prefix: &str, code: i32) {
+    /// What was kept, the first ones first.
+    pub fn kept(self) -> Vec<String> {
+        self.kept.unwrap_or_default()
+    }
+
+    /// Prints the failure behind `prefix` and remembers its exit status if it is the first.
+    pub fn report(&mut self, prefix: &str, f: &Failure) {
+        self.first.get_or_insert(f.exit_code());
+        if let Some(kept) = &mut self.kept {
+            if kept.len() < KEPT_MAX {
+                kept.push(f.to_string());
+            }
+            return;
+        }
         crate::output::flush();
-        eprintln!("{prefix}: interrupted: what was printed is not all");
+        eprintln!("{prefix}: {f}");
+    }
+
+    /// A signal stopped a command that prints: `code` is its exit status, whatever was reported before.
+    pub fn interrupted(&mut self, prefix: &str, code: i32) {
+        self.interrupted_so(prefix, "what was printed is not all", code);
+    }
+
+    /// As [`FirstError::interrupted`]; `so`: what is the case now, or to be done.
+    pub fn interrupted_so(&mut self, prefix: &str, so: &str, code: i32) {
+        crate::output::flush();
+        eprintln!("{prefix}: interrupted: {so}");
         self.first = Some(code);
     }
 

@@ -45,6 +45,14 @@ impl Parsed {
         self.options.iter().any(|(n, _)| *n == long)
     }
 
+    /// Refuses options that say nothing to a subcommand, `name`, which takes `options`.
+    pub fn only(&self, options: &[&str], name: &str) -> Result<(), Failure> {
+        match self.options.iter().find(|(o, _)| !options.contains(o)) {
+            Some((o, _)) => Err(Failure::usage(format!("'--{o}' says nothing to '{name}'"))),
+            None => Ok(()),
+        }
+    }
+
     /// The last value given.
     pub fn value(&self, long: &str) -> Option<&str> {
         self.options.iter().rev().find(|(n, _)| *n == long).and_then(|(_, v)| v.as_deref())
@@ -80,6 +88,25 @@ fn find_long(opts: &[Opt], name: &str) -> Result<Opt, Failure> {
             Err(Failure::usage(format!("option '--{name}' is ambiguous: {}", names.join(" "))))
         }
     }
+}
+
+/// Command lines of papers and notes that write one dash before a long option (`-fsname=x`): with two of
+/// them, if the whole word is the name of one. `-f sname=x` is what getopt would make of it.
+pub fn two_dashes(args: &[OsString], opts: &[Opt]) -> Vec<OsString> {
+    let is_long = |word: &str| {
+        let name = word.split_once('=').map_or(word, |(n, _)| n);
+        opts.iter().any(|o| o.long == name)
+    };
+    let mut out: Vec<OsString> = Vec::with_capacity(args.len());
+    for (i, a) in args.iter().enumerate() {
+        if a == "--" {
+            out.extend_from_slice(&args[i..]);
+            break;
+        }
+        let word = a.to_str().and_then(|t| t.strip_prefix('-')).filter(|w| is_long(w));
+        out.push(word.map_or_else(|| a.clone(), |w| format!("--{w}").into()));
+    }
+    out
 }
 
 /// Reads `args` by `opts`.
@@ -157,6 +184,16 @@ mod tests {
         assert!(p.has("delete"));
         assert_eq!(p.value("mirror-count"), Some("3"));
         assert_eq!(p.operands, ["f", "-x"]);
+    }
+
+    #[test]
+    fn one_dash_before_a_long_option_is_understood() {
+        let words = |all: &[&str]| all.iter().map(OsString::from).collect::<Vec<_>>();
+        let given =
+            words(&["-stripe-size=1M", "-c", "3", "-delete", "-d", "--delete", "-S1", "--", "-delete"]);
+        let meant =
+            words(&["--stripe-size=1M", "-c", "3", "--delete", "-d", "--delete", "-S1", "--", "-delete"]);
+        assert_eq!(two_dashes(&given, OPTS), meant);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! found printed whole, or within a second if a server does not answer.
 
 use crate::output;
+use crate::pool::Stop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -23,11 +24,18 @@ const FLUSH_PATIENCE: Duration = Duration::from_millis(200);
 pub struct Interrupt {
     signal: AtomicI32,
     done: AtomicBool,
+    /// What ends the command as well.
+    stop: Option<Stop>,
 }
 
 impl Interrupt {
+    /// For a step of a command that a [`Stop`] ends.
+    pub fn by(stop: &Stop) -> Interrupt {
+        Interrupt { stop: Some(stop.clone()), ..Interrupt::default() }
+    }
+
     pub fn stopped(&self) -> bool {
-        self.signal.load(Ordering::Relaxed) != 0
+        self.signal.load(Ordering::Relaxed) != 0 || self.stop.as_ref().is_some_and(Stop::wanted)
     }
 
     /// Sleeps for so long, or until the command is told to stop.

@@ -1,6 +1,9 @@
 //! `lctl`: what administrators ask this host's mounts and daemons.
 
-use crate::command::{changelog, dl, get_param, list_nids, ping, pool, recovery, registration, set_param};
+use crate::command::{
+    barrier, changelog, debug, dl, get_param, lfsck, list_nids, ping, pool, recovery, registration,
+    set_param, snapshot,
+};
 use crate::failure::{Failure, FirstError};
 use crate::lfs::{Subcommand, interactive, resolve};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -10,20 +13,34 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "abort_recovery", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
     Subcommand { name: "abort_recovery_mdt", run: recovery::run_abort, usage: recovery::USAGE_ABORT },
     Subcommand { name: "activate", run: set_param::run_activate, usage: set_param::USAGE_ACTIVATE },
+    Subcommand { name: "barrier_freeze", run: barrier::run_freeze, usage: barrier::USAGE_FREEZE },
+    Subcommand { name: "barrier_rescan", run: barrier::run_rescan, usage: barrier::USAGE_RESCAN },
+    Subcommand { name: "barrier_stat", run: barrier::run_stat, usage: barrier::USAGE_STAT },
+    Subcommand { name: "barrier_thaw", run: barrier::run_thaw, usage: barrier::USAGE_THAW },
     Subcommand {
         name: "changelog_deregister",
         run: changelog::run_deregister,
         usage: changelog::USAGE_DEREGISTER,
     },
     Subcommand { name: "changelog_register", run: changelog::run_register, usage: changelog::USAGE_REGISTER },
+    Subcommand { name: "clear", run: debug::run_clear, usage: debug::USAGE_CLEAR },
     Subcommand { name: "conf_param", run: set_param::run_conf, usage: set_param::USAGE_CONF },
     Subcommand { name: "deactivate", run: set_param::run_deactivate, usage: set_param::USAGE_ACTIVATE },
+    Subcommand { name: "debug_daemon", run: debug::run_none, usage: debug::USAGE_NONE },
+    Subcommand { name: "debug_file", run: debug::run_none, usage: debug::USAGE_NONE },
+    Subcommand { name: "debug_kernel", run: debug::run_dk, usage: debug::USAGE_DK },
+    Subcommand { name: "debug_list", run: debug::run_list, usage: debug::USAGE_LIST },
     Subcommand { name: "device_list", run: dl::run, usage: dl::USAGE },
+    Subcommand { name: "dk", run: debug::run_dk, usage: debug::USAGE_DK },
     Subcommand { name: "dl", run: dl::run, usage: dl::USAGE },
     Subcommand { name: "get_param", run: get_param::run, usage: get_param::USAGE },
     Subcommand { name: "help_param", run: get_param::run_help, usage: get_param::USAGE_HELP },
+    Subcommand { name: "lfsck_query", run: lfsck::run_query, usage: lfsck::USAGE_QUERY },
+    Subcommand { name: "lfsck_start", run: lfsck::run_start, usage: lfsck::USAGE_START },
+    Subcommand { name: "lfsck_stop", run: lfsck::run_stop, usage: lfsck::USAGE_STOP },
     Subcommand { name: "list_nids", run: list_nids::run, usage: list_nids::USAGE },
     Subcommand { name: "list_param", run: get_param::run_list, usage: get_param::USAGE_LIST },
+    Subcommand { name: "mark", run: debug::run_mark, usage: debug::USAGE_MARK },
     Subcommand { name: "ping", run: ping::run, usage: ping::USAGE },
     Subcommand { name: "pool_add", run: pool::run_add, usage: pool::USAGE_ADD },
     Subcommand { name: "pool_destroy", run: pool::run_destroy, usage: pool::USAGE_DESTROY },
@@ -34,6 +51,12 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "registration", run: registration::run, usage: registration::USAGE },
     Subcommand { name: "replace_nids", run: registration::run_nids, usage: registration::USAGE_NIDS },
     Subcommand { name: "set_param", run: set_param::run, usage: set_param::USAGE },
+    Subcommand { name: "snapshot_create", run: snapshot::run_create, usage: snapshot::USAGE_CREATE },
+    Subcommand { name: "snapshot_destroy", run: snapshot::run_destroy, usage: snapshot::USAGE_DESTROY },
+    Subcommand { name: "snapshot_list", run: snapshot::run_list, usage: snapshot::USAGE_LIST },
+    Subcommand { name: "snapshot_modify", run: snapshot::run_modify, usage: snapshot::USAGE_MODIFY },
+    Subcommand { name: "snapshot_mount", run: snapshot::run_mount, usage: snapshot::USAGE_MOUNT },
+    Subcommand { name: "snapshot_umount", run: snapshot::run_umount, usage: snapshot::USAGE_UMOUNT },
     Subcommand { name: "which_nid", run: ping::run_which, usage: ping::USAGE_WHICH },
 ];
 
@@ -45,6 +68,9 @@ const OF_A_DEVICE: &[&str] = &[
     "changelog_deregister",
     "changelog_register",
     "deactivate",
+    "lfsck_query",
+    "lfsck_start",
+    "lfsck_stop",
     "recover",
     "registration",
     "replace_nids",
@@ -73,7 +99,15 @@ fn one(args: &[OsString]) -> i32 {
         args = rest;
     }
     let Some(first) = args.first() else { return EXIT_USAGE };
-    let first = first.to_string_lossy().into_owned();
+    let mut first = first.to_string_lossy().into_owned();
+    // `barrier freeze` is `barrier_freeze`.
+    if let Some(joined) = args.get(1).map(|second| format!("{first}_{}", second.to_string_lossy()))
+        && !names().contains(&first.as_str())
+        && names().contains(&joined.as_str())
+    {
+        args.remove(1);
+        first = joined;
+    }
     match first.as_str() {
         "--version" | "-V" => {
             say!("lctl {VERSION}");

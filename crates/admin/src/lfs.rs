@@ -3,7 +3,7 @@
 
 use crate::command::{
     changelog, check, data_version, df, fid2path, find, getname, getstripe, ladvise, migrate, osts, path2fid,
-    pool, project, quota, setstripe, swap_layouts, sync,
+    pool, project, quota, setstripe, status, swap_layouts, sync,
 };
 use crate::failure::{Failure, FirstError};
 use crate::{EXIT_USAGE, VERSION, say};
@@ -40,6 +40,7 @@ pub const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "quota", run: quota::run, usage: quota::USAGE },
     Subcommand { name: "setquota", run: quota::set::run, usage: quota::set::USAGE },
     Subcommand { name: "setstripe", run: setstripe::run, usage: setstripe::USAGE },
+    Subcommand { name: "status", run: status::run, usage: status::USAGE },
     Subcommand { name: "swap_layouts", run: swap_layouts::run, usage: swap_layouts::USAGE },
     Subcommand { name: "sync", run: sync::run, usage: sync::USAGE },
 ];

@@ -6,17 +6,25 @@
 
 pub mod command;
 pub mod failure;
+pub mod folder;
 pub mod getopt;
 pub mod glob;
+pub mod health;
+pub mod hosts;
 pub mod interrupt;
 pub mod lctl;
 pub mod lfs;
 pub mod live;
 pub mod local;
 pub mod names;
+pub mod orders;
 pub mod output;
 pub mod pool;
+pub mod query;
+pub mod rates;
+pub mod shell;
 pub mod size;
+pub mod views;
 pub mod walk;
 
 use std::ffi::OsString;
@@ -36,19 +44,32 @@ pub fn run(program: &str, args: &[OsString]) -> Option<i32> {
         "lctl" => lctl::main(args),
         "mkfs.nacre" => command::mkfs::main(args),
         "tunefs.nacre" => command::tunefs::main(args),
+        "config" => command::config::main(args),
+        "deploy" => command::deploy::main(args),
         "copy" => command::copy::main(args),
         "checksum" => command::checksum::main(args),
         "domains" => command::domains::main(args),
+        "doctor" => command::doctor::main(args),
+        "events" => command::events::main(args),
+        "history" => command::history::main(args),
         "drain" => command::drain::main(args),
         "rebalance" => command::rebalance::main(args),
         "remove" => command::remove::main(args),
         "replace" => command::replace::main(args),
         "lost" => command::lost::main(args),
+        "maintenance" => command::maintenance::main(args),
+        "metrics" => command::metrics::main(args),
         "movements" => command::movements::main(args),
+        "plan" => command::plan::main(args),
         "policy" => command::policy::main(args),
         "quota" => command::quota::main(args),
+        "snapshot" => command::snapshot::main(args),
         "lljobstat" => command::jobs::lljobstat::main(args),
         "top" => command::top::main(args),
+        "trace" => command::trace::main(args),
+        "trash" => command::trash::main(args),
+        "tune" => command::tune::main(args),
+        "userdir" => command::userdir::main(args),
         _ => return None,
     };
     output::flush();

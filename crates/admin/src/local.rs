@@ -1,9 +1,17 @@
 //! What runs on this host: mounts, and daemons with their control sockets.
 
 use crate::failure::Failure;
-use client::control::{self, ControlError, MountName, Name, Reply, Request, Response};
+use crate::views::{TableAnswer, TableOrder};
+use client::control::{self, ControlError, Inode, MountName, Name, Packed, Reply, Request, Response};
 use mgs::pools::{PoolChange, PoolOrder};
+use mgs::restore::{ConfigAnswer, ConfigOrder};
+use model::barrier::{BarrierOrder, BarrierStanding};
+use model::debug::{DebugAnswer, DebugOrder};
+use model::events::Events;
+use model::history::Records;
+use model::metrics::Page;
 use model::param::ParamInfo;
+use model::snapshot::{SnapshotAnswer, SnapshotOrder};
 use model::{Errno, Pool, TargetId, changelog};
 use rpc::server::recovery::Progress;
 use serde::{Deserialize, Serialize};
@@ -17,6 +25,9 @@ use world::sys;
 /// How long a mount's daemon may take to answer: `Df` asks servers, for a second.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a mount's daemon may take to say where it is, for which it asks nobody.
+const PLACE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long a mount without a known daemon may take to be opened.
 const STRANGE_MOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -29,6 +40,17 @@ pub const FSTYPE: &str = "fuse.nacre";
 pub enum DaemonRequest {
     /// Answered with [`DaemonReply::Status`].
     Status,
+    /// Of its debug log: [`DaemonReply::Debug`].
+    Debug(DebugOrder),
+    /// Its events behind a number: [`DaemonReply::Events`].
+    Events {
+        after: u64,
+    },
+    /// What this target recorded behind a time: [`DaemonReply::History`].
+    History {
+        target: String,
+        since: i64,
+    },
     GetParam {
         pattern: String,
     },
@@ -42,6 +64,8 @@ pub enum DaemonRequest {
         value: String,
         delete: bool,
     },
+    /// `nacre config`; only a daemon with the MGT can do it: [`DaemonReply::Config`].
+    Config(ConfigOrder),
     /// `lctl abort_recovery` of a target, by its label.
     AbortRecovery {
         target: String,
@@ -69,10 +93,69 @@ pub enum DaemonRequest {
         target: String,
         order: changelog::Order,
     },
+    /// `lctl barrier_freeze` and its sisters, of a metadata target by its label: [`DaemonReply::Barrier`].
+    Barrier {
+        target: String,
+        order: BarrierOrder,
+    },
+    /// `nacre backup` of a target, by its label: [`DaemonReply::Table`].
+    Table {
+        target: String,
+        order: TableOrder,
+    },
+    /// `nacre snapshot` and `lctl barrier_freeze`, of targets of a file system by their labels, wherever
+    /// they are; only a daemon with the MGT can do it: [`DaemonReply::Asked`].
+    Ask {
+        fsname: String,
+        orders: Vec<(String, HostOrder)>,
+    },
+    /// `obdfilter-survey case=disk` of an OST, by its label: [`DaemonReply::Echo`].
+    Echo {
+        target: String,
+        order: EchoOrder,
+    },
     /// The OST pools of a file system, as the targets here know them: [`DaemonReply::Pools`].
     Pools {
         fsname: String,
     },
+    /// `mount -t nacre FOLDER MOUNT_POINT`: the daemon begins to serve that target as well. `ESHUTDOWN`: it
+    /// is about to end.
+    MountTarget {
+        folder: String,
+        mount_point: PathBuf,
+        abort_recov: bool,
+    },
+    /// `nacre metrics`: [`DaemonReply::Metrics`].
+    Metrics,
+    /// How that went: [`DaemonReply::Text`] with its labels, or [`DaemonReply::Done`] while it is under way.
+    MountedTarget {
+        folder: String,
+    },
+}
+
+/// What the server of a target is asked to do about it, on this host or another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostOrder {
+    Barrier(BarrierOrder),
+    Snapshot(SnapshotOrder),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostAnswer {
+    Barrier(BarrierStanding),
+    Snapshot(SnapshotAnswer),
+    Failed { errno: i32, why: String },
+}
+
+/// An answer, and when it was there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Heard {
+    pub answer: HostAnswer,
+    /// Microseconds after all were asked.
+    pub after_us: u64,
 }
 
 /// The OST pools of a file system, as a target knows them.
@@ -83,6 +166,28 @@ pub struct KnownPools {
     /// Of the configuration that says so.
     pub version: u64,
     pub pools: Vec<Pool>,
+}
+
+/// What an OST's echo objects are to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EchoOrder {
+    /// Write or read so many bytes in all, in requests of so many, on so many objects.
+    Start { write: bool, objects: u32, threads: u32, bytes: u64, request: u32 },
+    /// How it stands.
+    Look,
+    /// End, and remove the objects.
+    Clean,
+}
+
+/// How a run on echo objects stands.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EchoState {
+    pub running: bool,
+    pub bytes: u64,
+    /// From its begin to the end of its last thread so far.
+    pub nanos: u64,
+    pub failed: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -131,8 +236,16 @@ pub enum MountRequest {
     Where,
     /// Answered with a [`control::Response`]; `EINVAL` for requests about files.
     Ask(Request),
+    /// `nacre metrics`: answered with a [`Packed`] page.
+    Metrics,
+    /// Of its debug log: answered with a [`DebugAnswer`].
+    Debug(DebugOrder),
+    /// Answered with its [`Events`] behind a number.
+    Events { after: u64 },
 }
 
+/// Where daemons of root have their sockets, whoever looks.
+const ROOT_RUN_DIR: &str = "/run/nacre";
 /// Names of control sockets begin with one of these.
 pub const DAEMON_SOCKET: &str = "nacred-";
 pub const MOUNT_SOCKET: &str = "mount-";
@@ -140,6 +253,93 @@ pub const MOUNT_SOCKET: &str = "mount-";
 fn sockets(prefix: &str) -> impl Iterator<Item = PathBuf> {
     let ours = move |p: &PathBuf| p.file_name().is_some_and(|n| n.as_bytes().starts_with(prefix.as_bytes()));
     sys::control::list().into_iter().filter(ours)
+}
+
+/// A daemon or mount of this host, for its debug log and its events.
+#[derive(Clone)]
+pub struct Process {
+    /// `nacred-PID` or `mount-PID`.
+    pub name: String,
+    socket: PathBuf,
+}
+
+impl Process {
+    pub fn all() -> Vec<Process> {
+        let named = |socket: PathBuf| {
+            let name = socket.file_stem()?.to_str()?.to_string();
+            Some(Process { name, socket })
+        };
+        sockets(DAEMON_SOCKET).chain(sockets(MOUNT_SOCKET)).filter_map(named).collect()
+    }
+
+    /// All of this host that this user may ask, for `what` of `object`. `ENODEV`: there is none.
+    pub fn require(what: &str, object: &str) -> Result<Vec<Process>, Failure> {
+        let all = Process::all();
+        if all.is_empty() {
+            let why = "no daemon and no mount of this user runs on this host: run it as root where one does";
+            return Err(Failure::explained(what, object, Errno::ENODEV, why));
+        }
+        Ok(all)
+    }
+
+    pub fn debug(&self, order: &DebugOrder) -> Result<DebugAnswer, Failure> {
+        match self.daemon() {
+            Some(daemon) => match daemon.ask(&DaemonRequest::Debug(order.clone()))? {
+                DaemonReply::Debug(answer) => Ok(answer),
+                other => Err(self.no_answer(other)),
+            },
+            None => self.ask_mount(&MountRequest::Debug(order.clone())),
+        }
+    }
+
+    /// Its events behind a number.
+    pub fn events(&self, after: u64) -> Result<Events, Failure> {
+        match self.daemon() {
+            Some(daemon) => match daemon.ask(&DaemonRequest::Events { after })? {
+                DaemonReply::Events(answer) => Ok(answer),
+                other => Err(self.no_answer(other)),
+            },
+            None => self.ask_mount(&MountRequest::Events { after }),
+        }
+    }
+
+    fn daemon(&self) -> Option<Daemon> {
+        self.name.starts_with(DAEMON_SOCKET).then(|| Daemon { socket: self.socket.clone() })
+    }
+
+    fn no_answer(&self, reply: DaemonReply) -> Failure {
+        match reply {
+            DaemonReply::Error { errno, message } => {
+                Failure::explained("cannot ask", &self.name, Errno(errno), &message)
+            }
+            other => Failure::explained("cannot ask", &self.name, Errno::EPROTO, &format!("{other:?}")),
+        }
+    }
+
+    fn ask_mount<R: serde::de::DeserializeOwned>(&self, request: &MountRequest) -> Result<R, Failure> {
+        let text = serde_json::to_string(request).expect("plain data encodes");
+        let answer = sys::control::call(&self.socket, &text, PLACE_PATIENCE)
+            .map_err(|e| Failure::io("cannot ask", &self.name, e))?;
+        serde_json::from_str(&answer).map_err(|e| {
+            Failure::explained("cannot read answer of", &self.name, Errno::EPROTO, &e.to_string())
+        })
+    }
+}
+
+/// Why no daemon with the MGS was found: an errno, and words. `EACCES`: there may be one, which this user may
+/// not ask; `ENODEV`: there is none on this host.
+pub fn no_mgs() -> (Errno, &'static str) {
+    let of_root = || {
+        let names = sys::files::list(ROOT_RUN_DIR).unwrap_or_default();
+        names.iter().any(|n| n.starts_with(DAEMON_SOCKET))
+    };
+    match sys::euid() != 0 && (sys::control::is_refused() || of_root()) {
+        true => (
+            Errno::EACCES,
+            "you may not ask this host's servers: only root may, on the node that has the MGS",
+        ),
+        false => (Errno::ENODEV, "this must be run on the node that has the MGS"),
+    }
 }
 
 /// One target of a daemon.
@@ -160,6 +360,18 @@ pub struct DaemonTarget {
     pub recovery: Option<Progress>,
 }
 
+impl DaemonTarget {
+    /// It is a snapshot's (`nacre snapshot mount`), which lies in the folder of another target.
+    pub fn is_of_snapshot(&self) -> bool {
+        let within = self.dir.rsplit_once(&format!("/{}/", store::snapshot::FOLDER));
+        let named = within.and_then(|(above, rest)| Some((above, rest.split('/').next()?)));
+        named.is_some_and(|(above, name)| {
+            let record = format!("{}/{}", store::snapshot::place(above, name), store::snapshot::RECORD);
+            sys::files::stat(Path::new(&record), false).is_ok()
+        })
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DaemonStatus {
     pub pid: u32,
@@ -169,6 +381,16 @@ pub struct DaemonStatus {
     pub nids: Vec<String>,
     pub port: u16,
     pub targets: Vec<DaemonTarget>,
+    /// Folders whose mount points are gone, or that it lets go because it ends.
+    #[serde(default)]
+    pub leaving: Vec<String>,
+}
+
+impl DaemonStatus {
+    /// Whether it has the MGS of a file system that is no snapshot's.
+    pub fn has_mgs(&self) -> bool {
+        self.targets.iter().any(|t| t.label == "MGS" && !t.is_of_snapshot())
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -176,6 +398,9 @@ pub struct DaemonStatus {
 pub enum DaemonReply {
     Done,
     Status(DaemonStatus),
+    Debug(DebugAnswer),
+    Events(Events),
+    History(Records),
     Params(Vec<(String, String)>),
     Error {
         errno: i32,
@@ -183,13 +408,21 @@ pub enum DaemonReply {
     },
     ParamInfos(Vec<ParamInfo>),
     Check(CheckState),
+    Echo(EchoState),
+    Barrier(BarrierStanding),
+    Table(TableAnswer),
+    /// In the order in which they were asked.
+    Asked(Vec<Heard>),
     Text(String),
     Pool(PoolChange),
+    Config(ConfigAnswer),
+    Metrics(Packed<Page>),
     /// Empty: nobody here knows the file system.
     Pools(Vec<KnownPools>),
 }
 
 /// A daemon that answers on its control socket.
+#[derive(Clone)]
 pub struct Daemon {
     pub socket: PathBuf,
 }
@@ -213,6 +446,19 @@ impl Daemon {
             .map_err(|e| Failure::explained("cannot read answer of", &object, Errno::EPROTO, &e.to_string()))
     }
 
+    /// The one of this host that serves a target, which is named by its label or its folder.
+    pub fn serving(target: &str) -> Option<(Daemon, DaemonTarget)> {
+        let folder = sys::files::canonical(target).ok();
+        let is = |t: &DaemonTarget| {
+            t.label == target && !t.is_of_snapshot()
+                || folder.as_ref().is_some_and(|f| f.to_str() == Some(&t.dir))
+        };
+        Daemon::all().into_iter().find_map(|d| {
+            let t = d.status()?.targets.into_iter().find(is)?;
+            Some((d, t))
+        })
+    }
+
     /// As [`Daemon::ask`]; `None`: it ended since it was found.
     pub fn ask_if_there(&self, r: &DaemonRequest) -> Result<Option<DaemonReply>, Failure> {
         match self.ask(r) {
@@ -226,9 +472,29 @@ impl Daemon {
         sys::at_once(daemons, |d| d.ask(r))
     }
 
+    /// All that answer, asked at the same time.
+    fn answering() -> impl Iterator<Item = (Daemon, DaemonStatus)> {
+        let all = Daemon::all();
+        let said = sys::at_once(&all, Daemon::status);
+        all.into_iter().zip(said).filter_map(|(d, s)| Some((d, s?)))
+    }
+
     /// Of all that answer, asked at the same time.
     pub fn statuses() -> Vec<DaemonStatus> {
-        sys::at_once(&Daemon::all(), Daemon::status).into_iter().flatten().collect()
+        Daemon::answering().map(|(_, s)| s).collect()
+    }
+
+    /// Those of this host that have the MGS; over etcd an MGS may be one of several, of which one is active.
+    /// Not those of snapshots, which nobody is to change.
+    pub fn of_mgs() -> Vec<Daemon> {
+        Daemon::answering().filter(|(_, s)| s.has_mgs()).map(|(d, _)| d).collect()
+    }
+
+    /// The targets of this host, each with the daemon that serves it, of all that answer. Not those of
+    /// snapshots: who does something to all that is here does not mean them.
+    pub fn served() -> Vec<(Daemon, DaemonTarget)> {
+        let each = |(d, s): (Daemon, DaemonStatus)| s.targets.into_iter().map(move |t| (d.clone(), t));
+        Daemon::answering().flat_map(each).filter(|(_, t)| !t.is_of_snapshot()).collect()
     }
 
     pub fn status(&self) -> Option<DaemonStatus> {
@@ -245,6 +511,42 @@ pub struct LocalMount {
     pub dir: PathBuf,
     pub source: String,
     pub name: MountName,
+}
+
+/// The metrics of all mounts and daemons of this host, asked at the same time, and why some said nothing.
+pub fn metrics() -> (Page, Vec<Failure>) {
+    let (daemons, mounts) = (Daemon::all(), sockets(MOUNT_SOCKET).collect::<Vec<_>>());
+    let mut said: Vec<Result<Option<Packed<Page>>, Failure>> = sys::at_once(&daemons, |d| {
+        Ok(match d.ask_if_there(&DaemonRequest::Metrics)? {
+            Some(DaemonReply::Metrics(page)) => Some(page),
+            None => None,
+            Some(DaemonReply::Error { errno, message }) => {
+                let object = d.socket.display().to_string();
+                return Err(Failure::explained("cannot ask daemon", &object, Errno(errno), &message));
+            }
+            Some(_) => return Err(Failure::op("cannot read answer of", "a daemon", Errno::EPROTO)),
+        })
+    });
+    let question = serde_json::to_string(&MountRequest::Metrics).expect("plain data encodes");
+    said.extend(sys::at_once(&mounts, |s| {
+        let object = s.display().to_string();
+        let answer = sys::control::call(s, &question, MOUNT_PATIENCE)
+            .map_err(|e| Failure::io("cannot ask the mount of", &object, e))?;
+        serde_json::from_str(&answer)
+            .map(Some)
+            .map_err(|e| Failure::explained("cannot read answer of", &object, Errno::EPROTO, &e.to_string()))
+    }));
+    let (mut all, mut failed) = (Page::default(), Vec::new());
+    for page in said {
+        let opened = page.map(|p| p.map(|p| p.open()).transpose());
+        match opened {
+            Ok(Ok(Some(page))) => all.merge(page),
+            Ok(Ok(None)) => {}
+            Ok(Err(e)) => failed.push(Failure::op("cannot read", "a page of metrics", e)),
+            Err(e) => failed.push(e),
+        }
+    }
+    (all, failed)
 }
 
 /// Our mounts on this host that answer; with `report`, those that do not are named on standard error.
@@ -281,6 +583,17 @@ pub fn mount_name(dir: &Path) -> Result<MountName, Failure> {
     }
 }
 
+/// What a path leads to; `what` is what it is looked at for.
+pub fn inode_of(path: &Path, what: &str) -> Result<Inode, Failure> {
+    match ask_about(path, what, |name| Request::Inode { name })? {
+        Reply::Listing { mut entries, .. } => {
+            let found = entries.pop().and_then(|e| e.inode);
+            found.ok_or_else(|| Failure::op(what, &show(path.as_os_str()), Errno::ENOENT))
+        }
+        other => Err(strange(path, &other)),
+    }
+}
+
 /// A reply of another kind than the request's.
 pub fn strange(path: &Path, r: &Reply) -> Failure {
     let shown = format!("{r:?}");
@@ -290,9 +603,13 @@ pub fn strange(path: &Path, r: &Reply) -> Failure {
 /// The control socket of the mount at `dir`, if this user may use it.
 fn socket_of(dir: &Path) -> Option<PathBuf> {
     let place = serde_json::to_string(&MountRequest::Where).expect("plain data encodes");
-    let at = |s: &PathBuf| sys::control::call(s, &place, MOUNT_PATIENCE).ok();
-    sockets(MOUNT_SOCKET)
-        .find(|s| at(s).and_then(|a| serde_json::from_str::<PathBuf>(&a).ok()).is_some_and(|p| p == dir))
+    let all: Vec<PathBuf> = sockets(MOUNT_SOCKET).collect();
+    // All at the same time: one whose daemon is stopped holds up questions about no other.
+    let places = sys::at_once(&all, |s| sys::control::call(s, &place, PLACE_PATIENCE).ok());
+    let is = |a: Option<String>| {
+        a.and_then(|a| serde_json::from_str::<PathBuf>(&a).ok()).is_some_and(|p| p == dir)
+    };
+    all.into_iter().zip(places).find_map(|(s, a)| is(a).then_some(s))
 }
 
 /// Asks the mount that `path` itself lies on; `path` is opened (and followed, if a symbolic link), but for a

@@ -51,7 +51,7 @@ impl Stop {
 
     /// Lets Ctrl-C and SIGTERM end the work in order; a second one ends the program at once. To be called
     /// before any thread starts.
-    fn handle_signals(&self, command: &'static str) -> std::io::Result<()> {
+    pub(crate) fn handle_signals(&self, command: &'static str) -> std::io::Result<()> {
         let signals = [SIGINT, SIGTERM, SIGHUP];
         process::block_signals(&signals);
         let stop = self.clone();

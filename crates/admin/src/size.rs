@@ -16,6 +16,16 @@ pub fn time_unit(letter: char) -> Option<u32> {
     })
 }
 
+/// `30d`, `12h`, or a bare number of seconds; in seconds.
+pub fn parse_age(text: &str) -> Option<i64> {
+    let unit = text.chars().last()?;
+    let (digits, unit) = match unit.is_ascii_digit() {
+        true => (text, 1),
+        false => (&text[..text.len() - unit.len_utf8()], time_unit(unit)?),
+    };
+    digits.parse::<u32>().ok().and_then(|n| i64::from(n).checked_mul(unit.into()))
+}
+
 /// `64k`, `1M`, `4G` … in powers of two; `default_unit` is what a bare number counts.
 pub fn parse_bytes(s: &str, default_unit: u64) -> Option<u64> {
     let t = s.trim();
@@ -82,12 +92,16 @@ fn parse_index_range(s: &str) -> Option<(u16, u16)> {
 /// `1,2-4,0x7`, and names of targets.
 pub fn parse_index_list(s: &str) -> Result<Vec<u16>, Failure> {
     let bad = |p: &str| Failure::usage(format!("bad target index '{p}' in '{s}'"));
+    let indices = usize::from(u16::MAX) + 1;
     let mut out = Vec::new();
     for p in s.split(',') {
         match parse_index_range(p) {
             Some((a, b)) if a <= b => out.extend(a..=b),
             Some(_) => return Err(bad(p)),
             None => out.push(parse_index(p).ok_or_else(|| bad(p))?),
+        }
+        if out.len() > indices {
+            return Err(Failure::usage("the list names more targets than there can be: some repeat"));
         }
     }
     Ok(out)
@@ -109,6 +123,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ages_are_numbers_with_a_unit() {
+        let known = [Some(30 * 86_400), Some(43_200), Some(7), Some(0)];
+        assert_eq!(["30d", "12h", "7", "0s"].map(parse_age), known);
+        assert_eq!(["", "d", "3x", "-1d", "3dd", "1é", "99999999999d"].map(parse_age), [None; 7]);
+    }
+
+    #[test]
     fn sizes_and_indices() {
         assert_eq!(parse_bytes("64k", 1), Some(65536));
         assert_eq!(parse_bytes("3", 512), Some(1536));
@@ -122,7 +143,7 @@ mod tests {
         assert_eq!(parse_index_list("0,2-4,0x10,fs-OST000a_UUID").unwrap(), [0, 2, 3, 4, 16, 10]);
         let named = "OST0001-OST0003,a-b-OST0005_UUID-a-b-OST0006_UUID,1-OST0009";
         assert_eq!(parse_index_list(named).unwrap(), [1, 2, 3, 5, 6, 9]);
-        for bad in ["4-2", "", "1-", "-1", "1-OSTx", "xOST0001", "1,,2", "70000"] {
+        for bad in ["4-2", "", "1-", "-1", "1-OSTx", "xOST0001", "1,,2", "70000", "0-65535,0"] {
             assert!(parse_index_list(bad).is_err(), "{bad}");
         }
         assert_eq!(human(13 << 30, 1024), "13.0G");

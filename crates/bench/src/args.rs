@@ -59,6 +59,7 @@ pub struct Common {
 /// Writes and reads large files, as IOR does: one for each process or one for all
 #[derive(Parser, Clone, Debug, Serialize)]
 #[command(name = "nacre bench ior", bin_name = "nacre bench ior", disable_version_flag = true)]
+#[command(args_override_self = true)]
 pub struct IorArgs {
     /// Directories to work in, like --dirs
     pub directories: Vec<PathBuf>,
@@ -70,6 +71,9 @@ pub struct IorArgs {
     /// File to work on, relative to each directory if those are given [default: nacre-bench.ior]
     #[arg(short = 'o', value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Processes, like --procs
+    #[arg(short = 'N', value_name = "N", value_parser = procs)]
+    pub tasks: Option<usize>,
     /// A file for each process
     #[arg(short = 'F')]
     pub file_per_process: bool,
@@ -131,11 +135,21 @@ pub struct IorArgs {
     /// Do all of it so many times
     #[arg(short = 'i', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub iterations: u32,
+    /// Wait so many seconds between them
+    #[arg(short = 'd', default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=86_400), value_name = "SECONDS")]
+    pub delay: u64,
+    /// Taken for IOR's sake: all begin each phase at once here
+    #[arg(short = 'g')]
+    pub barriers: bool,
+    /// Taken for IOR's sake: everything is printed
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// Creates, stats, reads and removes many small files and directories, as mdtest does
 #[derive(Parser, Clone, Debug, Serialize)]
 #[command(name = "nacre bench mdtest", bin_name = "nacre bench mdtest", disable_version_flag = true)]
+#[command(args_override_self = true)]
 pub struct MdtestArgs {
     /// Directories to work in, like --dirs
     pub directories: Vec<PathBuf>,
@@ -207,6 +221,12 @@ pub struct MdtestArgs {
     /// Taken for mdtest's sake: rates and times are always printed
     #[arg(short = 'P')]
     pub print: bool,
+    /// Taken for mdtest's sake: making and removing trees are always phases of their own
+    #[arg(short = 't')]
+    pub time_trees: bool,
+    /// Taken for mdtest's sake: everything is printed
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    pub verbose: u8,
     /// Do all of it so many times
     #[arg(short = 'i', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub iterations: u32,
@@ -239,4 +259,62 @@ pub struct Io500Args {
     /// mdtest-hard: files of each process at most
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub hard_files: u64,
+}
+
+/// Records of large files in the orders that IOzone's throughput mode has, a file for each process
+#[derive(Parser, Clone, Debug, Serialize)]
+#[command(name = "nacre bench iozone", bin_name = "nacre bench iozone", disable_version_flag = true)]
+#[command(disable_help_flag = true)]
+pub struct IozoneArgs {
+    /// Directories to work in, like --dirs [default: the current one]
+    pub directories: Vec<PathBuf>,
+    #[command(flatten)]
+    pub common: Common,
+    /// Processes, like --procs
+    #[arg(short = 't', value_name = "N", value_parser = procs)]
+    pub threads_of_iozone: Option<usize>,
+    /// Bytes of a record
+    #[arg(short = 'r', value_parser = size_in_k, default_value = "4k", value_name = "SIZE")]
+    pub record: u64,
+    /// Bytes of each file
+    #[arg(short = 's', value_parser = size_in_k, default_value = "512k", value_name = "SIZE")]
+    pub size: u64,
+    /// Tests: 0 write and rewrite, 1 read and re-read, 2 random, 3 backward, 5 stride, 8 mixed [default: 0 1]
+    #[arg(short = 'i', value_name = "N")]
+    pub tests: Vec<u8>,
+    /// Records from one to the next of -i 5
+    #[arg(short = 'j', default_value_t = 17, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
+    pub stride: u64,
+    /// fsync before a written file is closed
+    #[arg(short = 'e')]
+    pub fsync: bool,
+    /// O_DIRECT
+    #[arg(short = 'I')]
+    pub direct: bool,
+    /// Keep the files, and go on with kept ones
+    #[arg(short = 'w')]
+    pub keep_files: bool,
+    /// Write a pattern that tells each byte's place, and verify it when reading
+    #[arg(long)]
+    pub verify: bool,
+    /// Of IOzone's -+ options -+u is taken for its sake
+    #[arg(short = '+', value_name = "OPTION")]
+    pub plus: Vec<String>,
+    /// Taken for IOzone's sake: close is part of every phase
+    #[arg(short = 'c')]
+    pub close: bool,
+    /// Do all of it so many times
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub iterations: u32,
+    /// -+h of -+m: the host that leads
+    #[arg(short = 'h', hide = true)]
+    pub host: Option<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// As IOzone has sizes: without a letter they are KiB.
+fn size_in_k(s: &str) -> Result<u64, String> {
+    if s.bytes().all(|b| b.is_ascii_digit()) { size(&format!("{s}k")) } else { size(s) }
 }

@@ -60,6 +60,7 @@ impl Io500Args {
         DataPlan {
             layout,
             bases: bases.iter().map(|b| b.join(name)).collect(),
+            walk: crate::layout::Walk::Forward,
             shuffle: false,
             direct: false,
             fsync: true,
@@ -166,8 +167,7 @@ pub fn run(a: &Io500Args, stop: &Stop) -> Result<Vec<Row>> {
     };
     report::io500_head(a);
     let mut result = sequence(&mut run, &mut plans, &base);
-    let Run { rows, crew, .. } = run;
-    drop(crew);
+    let rows = run.end();
     if !a.common.keep {
         let cleaned = files::remove_tree(&base).with_context(|| format!("remove '{}'", base.display()));
         result = result.and(cleaned);

@@ -2,7 +2,7 @@
 
 use crate::args::IorArgs;
 use crate::crew::Stop;
-use crate::layout::FileLayout;
+use crate::layout::{FileLayout, Walk};
 use crate::link::{DataOrder, Order, Pace};
 use crate::pattern;
 use crate::report;
@@ -22,6 +22,7 @@ pub struct DataPlan {
     /// The file's path through each directory; of process 0's when each has its own, without the rank.
     pub bases: Vec<PathBuf>,
     pub shuffle: bool,
+    pub walk: Walk,
     pub direct: bool,
     pub fsync: bool,
     pub fsync_each: bool,
@@ -54,6 +55,7 @@ impl DataPlan {
             path: self.path(worker, owner),
             write,
             layout: self.layout,
+            base: 0,
             rank: owner as u64,
             key: pattern::key(if self.layout.shared { 0 } else { owner as u64 }),
             pace: Pace {
@@ -63,6 +65,7 @@ impl DataPlan {
             },
             // the same order for who reads it: a limit then means the same transfers
             shuffle: self.shuffle.then_some(owner as u64 + 1),
+            walk: self.walk,
             direct: self.direct,
             fsync: self.fsync,
             fsync_each: self.fsync_each,
@@ -130,6 +133,9 @@ impl IorArgs {
                 _ => bail!("-O {key} is not known here"),
             }
         }
+        if let Some(n) = self.tasks {
+            self.common.procs = n;
+        }
         self.common.dirs.append(&mut self.directories);
         if !self.write && !self.read {
             (self.write, self.read) = (true, true);
@@ -167,6 +173,7 @@ impl IorArgs {
             layout: self.layout(),
             bases,
             shuffle: self.random,
+            walk: Walk::Forward,
             direct: self.direct,
             fsync: self.fsync,
             fsync_each: self.fsync_each,
@@ -203,24 +210,27 @@ fn iteration(a: &IorArgs, plan: &mut DataPlan, run: &mut Run<'_>) -> Result<()> 
     Ok(())
 }
 
+/// Waits so many seconds between repetitions.
+fn rest(seconds: u64, stop: &Stop) -> Result<()> {
+    let end = world::sys::Deadline::after(std::time::Duration::from_secs(seconds));
+    if seconds > 0 && end.wait_for(|| stop.wanted().then_some(())).is_some() {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
 /// Runs with settled options; what was measured so far is lost when it fails.
 pub fn run(a: &IorArgs, stop: &Stop, sweep: Option<String>) -> Result<Vec<Row>> {
     let (mut plan, folders) = a.plan()?;
     let mut run = Run::start(&a.common, stop, folders)?;
     run.sweep = sweep;
     report::ior_head(a);
-    let mut result = Ok(());
-    for i in 0..a.iterations as usize {
-        run.iteration = i;
+    let mut result = run.repeat(a.iterations, |run| {
         plan.limit = None;
-        result = iteration(a, &mut plan, &mut run);
-        if result.is_err() {
-            break;
-        }
-    }
-    let Run { rows, crew, .. } = run;
-    // no process may write any more when the files go
-    drop(crew);
+        rest(if run.iteration > 0 { a.delay } else { 0 }, stop)?;
+        iteration(a, &mut plan, run)
+    });
+    let rows = run.end();
     let keep = a.keep_files || a.common.keep;
     // a run that only reads does not own the file it was pointed at until it has read it
     if !keep && (a.write || result.is_ok()) {

@@ -38,6 +38,44 @@ impl FileLayout {
     }
 }
 
+/// In which order the transfers of a process are gone through.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Walk {
+    #[default]
+    Forward,
+    Backward,
+    /// So many further each time; behind the end again from the first that was passed over.
+    Stride(u64),
+    /// Every other one is read where the rest are written.
+    Mixed,
+}
+
+impl Walk {
+    /// The transfer that comes n-th of `count`.
+    pub fn at(self, n: u64, count: u64) -> u64 {
+        assert!(n < count);
+        match self {
+            Walk::Forward | Walk::Mixed => n,
+            Walk::Backward => count - 1 - n,
+            Walk::Stride(step) => {
+                let step = step.clamp(1, count);
+                // the first columns have a row more than the rest
+                let (rows, longer) = (count / step, count % step);
+                let (column, row) = match n {
+                    n if n < longer * (rows + 1) => (n / (rows + 1), n % (rows + 1)),
+                    n => (longer + (n - longer * (rows + 1)) / rows, (n - longer * (rows + 1)) % rows),
+                };
+                row * step + column
+            }
+        }
+    }
+
+    /// Whether the n-th is read although the others are written.
+    pub fn reads(self, n: u64) -> bool {
+        self == Walk::Mixed && mix(n).is_multiple_of(2)
+    }
+}
+
 /// A permutation of `0..count` that needs no memory: a Feistel network over the next power of four, walked
 /// until it lands inside.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +164,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn every_walk_visits_all_once() {
+        for walk in
+            [Walk::Forward, Walk::Backward, Walk::Stride(17), Walk::Stride(1), Walk::Stride(0), Walk::Mixed]
+        {
+            for count in [1, 2, 16, 17, 18, 100, 289] {
+                let mut seen: Vec<u64> = (0..count).map(|n| walk.at(n, count)).collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..count).collect::<Vec<_>>(), "{walk:?} of {count}");
+            }
+        }
+        assert_eq!((0..4).map(|n| Walk::Stride(3).at(n, 7)).collect::<Vec<_>>(), [0, 3, 6, 1]);
+        let reads = (0..1000).filter(|n| Walk::Mixed.reads(*n)).count();
+        assert!((400..600).contains(&reads), "{reads} of 1000");
+        assert!(!(0..1000).any(|n| Walk::Forward.reads(n)));
+    }
 
     proptest! {
         #[test]

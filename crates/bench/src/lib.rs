@@ -1,14 +1,19 @@
 //! `nacre bench`: the load generators that sites use, built in, for any mounted directory of any file system.
 //! Plain system calls by processes of their own; nothing here knows the client.
 //!
+//! `survey` measures a new installation from its disks upwards (`nacre survey`).
 //! `args` reads options, `ior`, `mdtest` and `io500` plan phases, `crew` runs them with the processes of
 //! `worker/`, `report` and `plot` show what was measured.
 
 mod args;
+mod bars;
 mod crew;
+mod heat;
 mod hist;
+mod inventory;
 mod io500;
 mod ior;
+mod iozone;
 mod layout;
 mod link;
 mod mdtest;
@@ -16,6 +21,7 @@ mod pattern;
 mod plot;
 mod report;
 mod run;
+pub mod survey;
 mod sweep;
 mod worker;
 
@@ -23,7 +29,7 @@ mod worker;
 mod tests;
 
 use anyhow::{Context, Result};
-use args::{Common, Io500Args, IorArgs, MdtestArgs};
+use args::{Common, Io500Args, IorArgs, IozoneArgs, MdtestArgs};
 use clap::Parser;
 use crew::Stop;
 use run::Row;
@@ -41,10 +47,11 @@ Measures any mounted directory of any file system.
 usage: nacre bench [-np N] COMMAND OPTIONS
 
   ior        large files: one for each process or one for all, streams, records, random
+  iozone     large files record by record: write, rewrite, read, reread, random, backward, stride, mixed
   mdtest     many small files and directories: create, stat, read, remove
   io500      a sequence like that of IO500, with its score
 
-'nacre bench COMMAND --help' lists options. Those of IOR and mdtest have the same letters and meaning here, and
+'nacre bench COMMAND --help' lists options. Those of IOR, IOzone and mdtest have the same letters and meaning here, and
 -np N stands where mpirun has it: where a script runs 'mpirun -np 4 ior ...', 'nacre bench -np 4 ior ...' does.
 ";
 
@@ -95,7 +102,8 @@ pub fn main(args: &[OsString]) -> i32 {
     };
     let args: Vec<OsString> = procs.into_iter().chain(rest[1..].iter().cloned()).collect();
     match command.as_str() {
-        "ior" => with(&args, ior_command),
+        "ior" | "IOR" => with(&args, ior_command),
+        "iozone" => with(&args, iozone_command),
         "mdtest" => with(&args, mdtest_command),
         "io500" => with(&args, io500_command),
         "worker" => worker::main(),
@@ -160,6 +168,16 @@ fn ior_command(a: IorArgs, stop: &Stop) -> Result<Vec<Row>> {
         rows.extend(got);
     }
     finish("ior", &a.common, &a, &rows, None)?;
+    Ok(rows)
+}
+
+fn iozone_command(a: IozoneArgs, stop: &Stop) -> Result<Vec<Row>> {
+    if a.common.sweep.is_some() {
+        anyhow::bail!("--sweep is for ior and mdtest");
+    }
+    let a = a.settle()?;
+    let rows = iozone::run(&a, stop)?;
+    finish("iozone", &a.common, &a, &rows, None)?;
     Ok(rows)
 }
 

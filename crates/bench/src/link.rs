@@ -2,7 +2,7 @@
 //! between threads.
 
 use crate::hist::Sparse;
-use crate::layout::{FileLayout, TreeLayout};
+use crate::layout::{FileLayout, TreeLayout, Walk};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -39,6 +39,8 @@ pub struct DataOrder {
     pub path: PathBuf,
     pub write: bool,
     pub layout: FileLayout,
+    /// Where the layout begins in the file.
+    pub base: u64,
     /// Whose part of the file to move.
     pub rank: u64,
     /// Pattern key of the file.
@@ -46,6 +48,7 @@ pub struct DataOrder {
     pub pace: Pace,
     /// Steps in random order, by this seed.
     pub shuffle: Option<u64>,
+    pub walk: Walk,
     pub direct: bool,
     /// At the end of a write phase.
     pub fsync: bool,

@@ -129,6 +129,11 @@ impl MdtestArgs {
     /// Takes in what can be said in more than one way, and refuses what makes no sense.
     pub fn settle(mut self) -> Result<MdtestArgs> {
         self.common.dirs.append(&mut self.directories);
+        // published lines end in -r and mean: everything, and leave nothing behind
+        if self.remove && !(self.create || self.stat || self.read) && !self.left_behind() {
+            eprintln!("nacre bench mdtest: -r: nothing was left behind, so all phases are run");
+            self.remove = false;
+        }
         if self.files_only && self.directories_only {
             bail!("-F and -D leave nothing to do");
         }
@@ -140,7 +145,9 @@ impl MdtestArgs {
             bail!("-z {} -b {}: too many directories", self.depth, self.branch)
         };
         if let Some(each) = self.items_per_directory {
-            self.items = each.checked_mul(folders).context("-I: too many items")?;
+            // as mdtest counts: of directories that get any
+            let homes = if self.leaves_only { self.branch.checked_pow(self.depth) } else { Some(folders) };
+            self.items = homes.and_then(|n| each.checked_mul(n)).context("-I: too many items")?;
         }
         if self.items > 1 << 40 {
             bail!("too many items");
@@ -155,6 +162,12 @@ impl MdtestArgs {
             bail!("-W: seconds, 0 for no limit");
         }
         Ok(self)
+    }
+
+    /// Whether an earlier run's trees are there.
+    fn left_behind(&self) -> bool {
+        let found = bases(&self.common.dirs, self.dir.as_deref(), NAME);
+        found.is_ok_and(|(bases, _)| files::stat(&bases[0].join(TOP), true).is_ok())
     }
 
     fn tree(&self) -> TreeLayout {
@@ -243,17 +256,8 @@ pub fn run(a: &MdtestArgs, stop: &Stop, sweep: Option<String>) -> Result<Vec<Row
     let mut run = Run::start(&a.common, stop, folders)?;
     run.sweep = sweep;
     report::mdtest_head(a);
-    let mut result = Ok(());
-    for i in 0..a.iterations as usize {
-        run.iteration = i;
-        result = iteration(a, &mut plan, &mut run);
-        if result.is_err() {
-            break;
-        }
-    }
-    let Run { rows, crew, .. } = run;
-    // no process may create any more when the trees go
-    drop(crew);
+    let mut result = run.repeat(a.iterations, |run| iteration(a, &mut plan, run));
+    let rows = run.end();
     if a.remove && !a.common.keep {
         if a.create && result.is_err() {
             let cleaned = plan.remove_all();

@@ -9,7 +9,7 @@ const RIGHT: f64 = 180.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 /// Distinguishable also by those who see fewer colours (Okabe and Ito).
-const COLOURS: [&str; 8] =
+pub const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 /// More points than this hide their marks.
 const MARKS_MAX: usize = 40;
@@ -32,12 +32,42 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
-fn escape(s: &str) -> String {
+pub fn escape(s: &str) -> String {
     s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// How a picture begins: white, with its title from `left` on.
+pub fn head(o: &mut String, (width, height): (f64, f64), (left, title): (f64, &str)) {
+    // writing to a String cannot fail
+    let _ = writeln!(
+        o,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{left}\" y=\"28\" font-size=\"16\" font-weight=\"bold\">{}</text>",
+        escape(title)
+    );
+}
+
+/// Horizontal lines from `left` to `right` at the steps from 0 to `most`, with their numbers; `y`: where a
+/// value is.
+pub fn grid(o: &mut String, (left, right): (f64, f64), (step, most): (f64, f64), y: impl Fn(f64) -> f64) {
+    for n in 0..=(most / step).round() as u32 {
+        let v = f64::from(n) * step;
+        let at = y(v);
+        let _ = writeln!(
+            o,
+            "<line x1=\"{left}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#dddddd\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 8.0,
+            at + 4.0,
+            number(v, most)
+        );
+    }
+}
+
 /// A round step that divides `span` into at most `n` parts.
-fn step(span: f64, n: f64) -> f64 {
+pub fn step(span: f64, n: f64) -> f64 {
     let raw = span / n;
     let power = 10f64.powf(raw.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -48,7 +78,7 @@ fn step(span: f64, n: f64) -> f64 {
 }
 
 /// All numbers of an axis in the unit that suits its `largest`.
-fn number(v: f64, largest: f64) -> String {
+pub fn number(v: f64, largest: f64) -> String {
     match largest {
         l if l >= 1e7 => format!("{}M", trimmed(v / 1e6)),
         l if l >= 1e4 => format!("{}k", trimmed(v / 1e3)),
@@ -128,28 +158,8 @@ pub fn svg(c: &Chart) -> String {
     let sc = Scale::of(c);
     let mut o = String::new();
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-    // writing to a String cannot fail
-    let _ = writeln!(
-        o,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"28\" font-size=\"16\" font-weight=\"bold\">{}</text>",
-        escape(&c.title)
-    );
-    let mut y = 0.0;
-    while y <= sc.y_max * 1.000_001 {
-        let at = sc.y(y);
-        let _ = writeln!(
-            o,
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#dddddd\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            at + 4.0,
-            number(y, sc.y_max)
-        );
-        y += sc.y_step;
-    }
+    head(&mut o, (WIDTH, HEIGHT), (LEFT, &c.title));
+    grid(&mut o, (LEFT, right), (sc.y_step, sc.y_max), |v| sc.y(v));
     for x in sc.x_ticks(c) {
         let at = sc.x(x);
         let text = if c.x_is_size { bytes(x) } else { number(x, sc.x.1) };

@@ -1,6 +1,6 @@
 //! What is printed: IOR's and mdtest's tables, as their users' scripts expect them, and JSON.
 
-use crate::args::{Common, Io500Args, IorArgs, MdtestArgs};
+use crate::args::{Common, Io500Args, IorArgs, IozoneArgs, MdtestArgs};
 use crate::io500::Score;
 use crate::run::Row;
 use admin::{output, say};
@@ -100,9 +100,36 @@ pub fn ior_summary(a: &IorArgs, rows: &[Row]) {
         let name = if name == "write" { "Write" } else { "Read" };
         let mb = max * KIB * KIB / 1e6;
         let text = format!(
-            "Max {name}: {max:.2} MiB/sec ({mb:.2} MB/sec); min {min:.2}, mean {mean:.2}, standard deviation {dev:.2}"
+            "Max {name}: {max:.2} MiB/sec ({mb:.2} MB/sec); min {min:.2}, mean {mean:.2}, standard deviation {dev:.2}, median {:.2}",
+            median(&rates)
         );
         line(&a.common, &text);
+    }
+}
+
+/// Lines that belong together, at once.
+pub fn paragraph(c: &Common, text: &str) {
+    line(c, text);
+}
+
+pub fn iozone_head(a: &IozoneArgs) {
+    let text = format!(
+        "nacre bench iozone: {} processes, a file of {} for each, records of {}\n",
+        a.common.procs,
+        size(a.size),
+        size(a.record),
+    );
+    line(&a.common, &text);
+}
+
+/// The middle of values; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut v = values.to_vec();
+    v.sort_by(f64::total_cmp);
+    match v.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => v[n / 2],
+        n => f64::midpoint(v[n / 2 - 1], v[n / 2]),
     }
 }
 
@@ -167,13 +194,17 @@ pub fn document(benchmark: &str, options: &impl Serialize, rows: &[Row], score: 
         .into_iter()
         .map(|(phase, rates)| {
             let (max, min, mean, dev) = spread(&rates);
-            json!({"phase": phase, "max": max, "min": min, "mean": mean, "stddev": dev})
+            let middle = median(&rates);
+            let spread = if middle > 0.0 { (max - min) / middle } else { 0.0 };
+            json!({"phase": phase, "max": max, "min": min, "mean": mean, "stddev": dev,
+                   "median": middle, "spread": spread})
         })
         .collect();
     let mut doc = json!({
         "benchmark": benchmark,
         "version": admin::VERSION,
         "host": world::sys::hostname(),
+        "inventory": crate::inventory::here(),
         "time": world::sys::wall_seconds(),
         "options": options,
         "rows": rows,

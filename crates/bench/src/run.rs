@@ -73,6 +73,26 @@ pub struct Row {
     /// Steps of each rank.
     #[serde(skip)]
     pub done: Vec<u64>,
+    /// What each rank moved and when, in the order of the orders.
+    #[serde(skip)]
+    pub spans: Vec<Span>,
+}
+
+/// One rank's part of a phase, on the clock that all share.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub start: u64,
+    pub end: u64,
+    pub steps: u64,
+    pub bytes: u64,
+}
+
+/// Bytes or steps a second of some ranks together: from the first one's begin to the last one's end.
+pub fn rate_of(spans: &[Span], unit: Unit) -> f64 {
+    let start = spans.iter().map(|s| s.start).min().unwrap_or(0);
+    let end = spans.iter().map(|s| s.end).max().unwrap_or(0);
+    let (steps, bytes) = spans.iter().fold((0, 0), |n, s| (n.0 + s.steps, n.1 + s.bytes));
+    unit.rate(steps as f64, bytes as f64, end.saturating_sub(start) as f64 / 1e9)
 }
 
 /// How a phase is called and counted.
@@ -157,6 +177,22 @@ impl<'a> Run<'a> {
         }
         let crew = Crew::start(procs, &kind, stop)?;
         Ok(Run { common, crew, stop, procs, iteration: 0, folders, rows: Vec::new(), sweep: None })
+    }
+
+    /// So many times the same, until one fails.
+    pub fn repeat(&mut self, count: u32, mut once: impl FnMut(&mut Run<'a>) -> Result<()>) -> Result<()> {
+        for i in 0..count as usize {
+            self.iteration = i;
+            once(self)?;
+        }
+        Ok(())
+    }
+
+    /// What was measured. Nobody works any more: files may go.
+    pub fn end(self) -> Vec<Row> {
+        let Run { rows, crew, .. } = self;
+        drop(crew);
+        rows
     }
 
     /// Empties caches as the user asked: flush, hook, kernel.
@@ -249,19 +285,23 @@ impl<'a> Run<'a> {
             sweep: self.sweep.clone(),
             samples: samples.rates(seconds),
             done,
+            spans: reports
+                .iter()
+                .map(|r| Span { start: r.start, end: r.end, steps: r.steps, bytes: r.bytes })
+                .collect(),
         }
     }
 }
 
 /// A line that changes while a phase runs, on a terminal only.
-struct Bar {
+pub struct Bar {
     bar: Option<ProgressBar>,
     unit: Unit,
     name: String,
 }
 
 impl Bar {
-    fn new(c: &Common, p: &Phase<'_>) -> Bar {
+    pub fn new(c: &Common, p: &Phase<'_>) -> Bar {
         let bar = (!c.quiet && std::io::stderr().is_terminal()).then(|| {
             let b = ProgressBar::new(p.goal);
             if let Ok(s) = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {percent}%") {
@@ -273,7 +313,7 @@ impl Bar {
         Bar { bar, unit: p.unit, name: p.name.to_string() }
     }
 
-    fn show(&self, steps: u64, bytes: u64, seconds: f64) {
+    pub fn show(&self, steps: u64, bytes: u64, seconds: f64) {
         if let Some(b) = &self.bar {
             let rate = self.unit.rate(steps as f64, bytes as f64, seconds);
             b.set_position(steps);
@@ -281,7 +321,7 @@ impl Bar {
         }
     }
 
-    fn clear(&self) {
+    pub fn clear(&self) {
         if let Some(b) = &self.bar {
             b.finish_and_clear();
         }

@@ -1,9 +1,9 @@
 //! Small runs on a folder of the host, processes played by threads.
 
-use crate::args::{Io500Args, IorArgs, MdtestArgs};
+use crate::args::{Io500Args, IorArgs, IozoneArgs, MdtestArgs};
 use crate::crew::Stop;
 use crate::layout::FileLayout;
-use crate::{io500, ior, mdtest, pattern, report, sweep};
+use crate::{io500, ior, iozone, mdtest, pattern, report, sweep};
 use anyhow::Result;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -225,6 +225,7 @@ fn the_json_document_has_what_scripts_read() {
     assert_eq!((&row["bytes"], &row["steps"], &row["wrong"]), (&(2 << 20).into(), &8.into(), &0.into()));
     assert!(row["latency_us"]["p99"].is_f64() && row["samples"].is_array());
     assert_eq!(doc["summary"][1]["phase"], "read");
+    assert!(doc["summary"][1]["spread"].is_f64() && doc["inventory"]["kernel"].is_string());
     assert!(doc["summary"][1]["max"].as_f64() >= doc["summary"][1]["mean"].as_f64());
 }
 
@@ -259,6 +260,46 @@ fn an_interrupted_run_removes_what_it_made() {
     .unwrap();
     fails(ior::run(&a, &stop, None), "interrupted");
     assert!(s.names().is_empty());
+}
+
+#[test]
+fn lines_of_published_studies_are_taken_as_written() {
+    let s = Scratch::new();
+    let line = "-a POSIX -N 3 -b 8k -d 0 -t 1k -o DIR/FILE -e -g -w -r -s 1 -i 2 -vv -F -C";
+    let rows = run_ior(&s.0, line).unwrap();
+    assert_eq!(rows.iter().map(|r| (r.procs, r.bytes)).collect::<Vec<_>>(), [(3, 24 << 10); 4]);
+    run_ior(&s.0, "-a POSIX -b 16k -w -t 4k -o DIR/kept -F -k -B").unwrap();
+    assert_eq!(run_ior(&s.0, "-a POSIX -b 16k -t 4k -o DIR/kept -F -r").unwrap()[0].bytes, 16 << 10);
+    // twice -u, and -r where nothing was left behind
+    let rows = run_mdtest(&s.0, "-u -d DIR/md -i 3 -b 3 -z 1 -L -I 2 -y -u -t -r").unwrap();
+    assert_eq!(
+        rows.iter().filter(|r| r.phase == "File creation").map(|r| r.steps).collect::<Vec<_>>(),
+        [6; 3]
+    );
+    let rows = run_mdtest(&s.0, "-i 5 -F -w 4096 -L -n 4 -d DIR/md -v").unwrap();
+    assert_eq!(rows.iter().filter(|r| r.phase == "File removal").count(), 5);
+    assert!(s.names().is_empty(), "{:?}", s.names());
+}
+
+#[test]
+fn iozone_goes_through_records_in_its_orders() {
+    let s = Scratch::new();
+    let run = |line: &str| iozone::run(&parsed::<IozoneArgs>(&s.0, line)?.settle()?, &Stop::default());
+    let rows = run("-e -+u -t 2 -r 16k -s 1m -i0 -i1 -i 5 -i 8 DIR").unwrap();
+    let names: Vec<&str> = rows.iter().map(|r| r.phase.as_str()).collect();
+    assert_eq!(names, ["write", "rewrite", "read", "reread", "stride", "mixed"]);
+    assert!(rows.iter().all(|r| r.bytes == 2 << 20 && r.steps == 128 && r.rate > 0.0));
+    // each order finds what was written at each place
+    let rows = run("--verify -t 2 -r 4 -s 404k -i 0 -i 1 -i 2 -i 3 -i 5 -i 8 -w DIR").unwrap();
+    assert_eq!(rows.len(), 9);
+    assert!(rows.iter().all(|r| r.wrong == 0), "{rows:?}");
+    assert_eq!(run("--verify -t 2 -r 4k -s 404k -i 3 -w DIR").unwrap()[0].wrong, 0);
+    run("-t 2 -i 0 DIR").unwrap();
+    assert!(s.names().is_empty(), "{:?}", s.names());
+    fails(run("-+m LIST -h HOST -e -+u -t 10 -r 1024k -s 24g -i0 -i1 -i 5 -i 8"), "run it on each");
+    fails(run("-i 7 DIR"), "-i 7");
+    fails(run("-i 1 DIR"), "-i 0 writes");
+    fails(run("-r 2m -s 1m DIR"), "not more than -s");
 }
 
 #[test]

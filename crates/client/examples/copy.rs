@@ -129,6 +129,7 @@ pub async fn run(world: &World, job: &Job, tell: &(dyn Fn(&str) + Sync)) -> Resu
         subdir: job.source.subdir.clone(),
         port: job.port,
         bind: None,
+        networks: Default::default(),
         client_name: "copy".into(),
         soft_timeout_ms: None,
         read_only: !job.inward,

@@ -8,7 +8,7 @@ use crate::control::{
 use crate::llite::{O_CREAT, O_EXCL, O_WRONLY, Victim, permission};
 use crate::stats::Verb;
 use crate::{Admin, Call, Fs, FsSpace, R, TargetState, control};
-use model::inode_rules::FLAG_PROJINHERIT;
+use model::inode_rules::{FLAG_PROJINHERIT, FLAG_TRASH};
 use model::layout::{ComponentChange, EOF};
 use model::limits::COMPONENTS_MAX;
 use model::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP, FLAG_SYNC, MAY_EXEC};
@@ -16,7 +16,8 @@ use model::{Attr, Errno, Fid, FileType, Layout, LayoutSpec, SetAttr, pool};
 use std::sync::Arc;
 use wire::msg::lookup::Entry;
 use wire::msg::migrate::Pace;
-use wire::msg::quotactl::{LimitsReply, QuotaAsk, QuotactlReply};
+use wire::msg::quotactl::{LimitsReply, QuotaAsk, QuotactlReply, SharesReply};
+use wire::msg::quotadir::Quotadir;
 use wire::msg::readdir::Dirent;
 use wire::msg::scan::Scan;
 
@@ -201,9 +202,24 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
 async fn about_targets(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
     Ok(match request {
         Request::Quota { ask } => quota(fs, call, ask).await?,
+        Request::QuotaDirectory { name, change } => {
+            let fid = object(fs, &call, opened, name).await?.fid;
+            let of = match change {
+                None => Quotadir::Around(fid),
+                Some(true) => Quotadir::Add(fid),
+                Some(false) => Quotadir::Remove(fid),
+            };
+            Reply::Directories(Admin(fs).quotadir(call, of).await?)
+        }
+        Request::QuotaDirectories { after } => {
+            Reply::Directories(Admin(fs).quotadir(call, Quotadir::List { after }).await?)
+        }
         Request::SetQuota { order } => {
             Admin(fs).setquota(call, order).await?;
             Reply::Done
+        }
+        Request::TrashSet { .. } | Request::TrashList { .. } | Request::TrashTake { .. } => {
+            about_trash(fs, call, opened, request).await?
         }
         Request::Changelog { target, wanted } => {
             let consumer = wanted.consumer.clone();
@@ -237,6 +253,28 @@ async fn about_targets(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) 
                 e => e.into(),
             })?;
             Reply::Done
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    })
+}
+
+/// `EINVAL` for a request about anything but the trash.
+async fn about_trash(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> Answer<Reply> {
+    Ok(match request {
+        Request::TrashSet { on } => {
+            Admin(fs).trashdir(call, opened, on).await?;
+            Reply::Done
+        }
+        Request::TrashList { after, sizes: false } => {
+            let page = Admin(fs).trashlist_without_sizes(call, opened, after).await?;
+            Reply::Trashed { page: Packed::of(&page), unknown: Vec::new() }
+        }
+        Request::TrashList { after, sizes: true } => {
+            let (page, unknown) = Admin(fs).trashlist(call, opened, after).await?;
+            Reply::Trashed { page: Packed::of(&page), unknown }
+        }
+        Request::TrashTake { files } => {
+            Reply::Results(Admin(fs).trashtake(call, files.open()?).await?.results)
         }
         _ => return Err(Errno::EINVAL.into()),
     })
@@ -480,6 +518,8 @@ pub async fn set_flags(fs: &Arc<Fs>, call: Call, fid: Fid, flags: u32, projid: O
     if !perm::owns(&call.cred, attr.uid) {
         return Err(Errno::EPERM);
     }
+    // What cannot name it (FS_IOC_FSSETXATTR) leaves it as it is.
+    let flags = if projid.is_some() { flags | attr.flags & FLAG_TRASH } else { flags };
     if flags & !FLAGS_KEPT != attr.flags & !FLAGS_KEPT {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -516,8 +556,9 @@ fn target_usage((state, said): (TargetState, R<QuotactlReply>)) -> TargetUsage {
     let (target, errno) = (Target::from(&state), said.as_ref().err().map(|e| e.0));
     let said = said.unwrap_or_default();
     let LimitsReply { owners: limits, types, shares } = said.limits.0.unwrap_or_default();
-    let shares = shares.0.unwrap_or_default();
-    TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types, shares }
+    let SharesReply { of: shares, pools } = shares.0.unwrap_or_default();
+    let pools = pools.0.unwrap_or_default();
+    TargetUsage { target, errno, usage: said.usage, differed: said.differed, limits, types, shares, pools }
 }
 
 async fn df(fs: &Arc<Fs>) -> Vec<TargetSpace> {

@@ -29,7 +29,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use model::layout::ComponentChange;
 use model::param::ParamInfo;
-use model::quota::{LimitOrder, Standings};
+use model::quota::{LimitOrder, PoolStanding, Standings};
 use model::usage::{QuotaId, Usage};
 use model::{
     Attr, Errno, Fid, FileType, Layout, LayoutSpec, ObjectAttr, ObjectId, Pool, TargetId, Timestamp,
@@ -41,7 +41,10 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use wire::msg::changelog::{Changelog, ChangelogReply};
 use wire::msg::quotactl::{QuotaAsk, TypeLimits};
+use wire::msg::quotadir::QuotadirReply;
 use wire::msg::scan::{Cursor, ScanReply, Test};
+use wire::msg::trashlist::TrashlistReply;
+use wire::msg::trashtake::Trashtake;
 use wire::{decode_message, encode_message};
 
 /// Bytes of the ioctl's buffer.
@@ -313,8 +316,21 @@ pub enum Request {
     /// What users, groups and projects use of each target, and, for root, whether that is right:
     /// [`Reply::Quota`]. `EPERM` for a question about others.
     Quota { ask: QuotaAsk },
+    /// Directories with a quota that a file lies in, or, with `change`, whether this one has a quota from now
+    /// on (root only): [`Reply::Directories`]. `ENOTDIR`; `ENOENT` to take away what is not there.
+    QuotaDirectory { name: Option<Name>, change: Option<bool> },
+    /// All directories with a quota behind this id. Root only. [`Reply::Directories`].
+    QuotaDirectories { after: u32 },
     /// What they may use. Root only. [`Reply::Done`].
     SetQuota { order: LimitOrder },
+    /// What loses its last name in a directory goes into the trash from now on, or does not any more.
+    /// [`Reply::Done`]. `ENOTDIR`; `EPERM` for whoever is neither its owner nor root.
+    TrashSet { on: bool },
+    /// What lies in the trash and was removed below the opened directory, behind a place; `sizes`: with those
+    /// that object servers know: [`Reply::Trashed`].
+    TrashList { after: Option<(Timestamp, Fid)>, sizes: bool },
+    /// Files get out of the trash: [`Reply::Results`].
+    TrashTake { files: Packed<Trashtake> },
     /// Records of a metadata target's changelog. Root only. [`Reply::Changelog`]; `ENODEV`: there is no such
     /// target, `ENOENT`: no such consumer.
     Changelog { target: TargetId, wanted: Changelog },
@@ -474,9 +490,28 @@ pub struct Target {
     /// `FULL`, `CONNECTING` …
     pub state: String,
     pub active: bool,
+    /// What its server calls itself; empty: it was never reached.
+    #[serde(default)]
+    pub server: String,
+    /// When it said something last; 0: not known.
+    #[serde(default)]
+    pub heard: Timestamp,
+    /// Since when the connection is not up.
+    #[serde(default)]
+    pub away: Option<Timestamp>,
+    /// Why it lets this client not in.
+    #[serde(default)]
+    pub refusal: Option<String>,
     /// The failure domain that it was placed in, outermost first; empty: in none but its server.
     #[serde(default)]
     pub domain: Vec<String>,
+}
+
+impl Target {
+    /// `fsname-OST0003`.
+    pub fn label(&self) -> &str {
+        self.uuid.trim_end_matches("_UUID")
+    }
 }
 
 impl From<&TargetState> for Target {
@@ -487,6 +522,10 @@ impl From<&TargetState> for Target {
             nid: t.nid.to_string(),
             state: t.state.clone(),
             active: t.active,
+            server: t.server.clone(),
+            heard: t.heard,
+            away: t.away,
+            refusal: t.refusal.clone(),
             domain: t.domain.clone(),
         }
     }
@@ -555,6 +594,14 @@ pub enum Reply {
         targets: Vec<TargetUsage>,
         next: Option<u32>,
     },
+    Directories(QuotadirReply),
+    /// `unknown`: the places of files whose size could not be had.
+    Trashed {
+        page: Packed<TrashlistReply>,
+        unknown: Vec<u32>,
+    },
+    /// Of each of several files 0, or why not.
+    Results(Vec<u16>),
     Changelog(Packed<ChangelogReply>),
     /// Entries of a directory; `next`: ask again behind this cookie.
     Listing {
@@ -581,6 +628,9 @@ pub struct TargetUsage {
     /// Bytes that those whose space is limited may have there without asking.
     #[serde(default)]
     pub shares: Vec<(QuotaId, u64)>,
+    /// What those may have on the OSTs of pools who are limited so, from the metadata target.
+    #[serde(default)]
+    pub pools: Vec<PoolStanding>,
 }
 
 /// Opens a file or directory for [`call`]. Does not follow a final symbolic link that points nowhere, does

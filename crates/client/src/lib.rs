@@ -30,7 +30,7 @@ pub use base::errseq::{ErrorCursor, ErrorMark};
 pub use base::under_way::{Piece, UnderWay};
 pub use library::{Client, DirEntry, Error, Identity, OpenFile, Range, Result, Seek, Source, User, flags};
 pub use llite::params::declare;
-pub use llite::{Admin, Fs, Locks, is_virtual_xattr};
+pub use llite::{Admin, Fs, Locks, Victim, is_virtual_xattr};
 pub use pages::Pages;
 pub use wire::msg::enqueue::LockMode;
 pub use wire::msg::migrate::Pace;
@@ -56,13 +56,17 @@ pub struct Call {
 }
 
 pub struct MountOptions {
-    pub mgs_nids: Vec<model::Nid>,
+    /// Names are looked up whenever the MGS is sought.
+    pub mgs_nids: Vec<model::HostNid>,
     pub fsname: String,
     /// Directory of the file system to show as the root; empty for its root.
     pub subdir: String,
     pub port: u16,
     /// Source address for connections.
     pub bind: Option<std::net::IpAddr>,
+    /// `network=`: nothing but addresses on these networks is asked. Empty: those on the networks of
+    /// `mgs_nids` first.
+    pub networks: Vec<u16>,
     pub client_name: String,
     /// `soft,timeo=`: give up with EIO after so many milliseconds; `None`: wait for ever (interruptible).
     pub soft_timeout_ms: Option<u64>,
@@ -130,6 +134,14 @@ pub struct TargetState {
     /// `FULL`, `CONNECTING` …
     pub state: String,
     pub active: bool,
+    /// What its server called itself; empty: it was never reached.
+    pub server: String,
+    /// When it said something last.
+    pub heard: model::Timestamp,
+    /// Since when the session is not up.
+    pub away: Option<model::Timestamp>,
+    /// Why the server does not let this client in, or its name leads nowhere.
+    pub refusal: Option<String>,
     /// The failure domain that it was placed in, outermost first; empty: in none but its server.
     pub domain: Vec<String>,
     /// Targets with the same number share a disk; 0: not known.

@@ -49,10 +49,31 @@ model::counters! {
         Scan = "scan" in "usecs",
         Changelog = "changelog" in "usecs",
         Setquota = "setquota" in "usecs",
+        Quotadir = "quotadir" in "usecs",
+        Trashdir = "trashdir" in "usecs",
+        Trashlist = "trashlist" in "usecs",
+        Trashtake = "trashtake" in "usecs",
     }
 }
 
 impl Verb {
+    /// Waits while the file system is closed for maintenance: not what ends something, makes durable what was
+    /// done, or tells of space.
+    pub(crate) fn waits_when_closed(self) -> bool {
+        !matches!(self, Verb::Close | Verb::Fsync | Verb::Statfs)
+    }
+
+    /// Nothing of this kind is done on a mount that is read-only. Of `Open` and `Layout` only some do change
+    /// anything: these ask for themselves.
+    pub(crate) fn changes(self) -> bool {
+        use Verb::{
+            CopyFileRange, Fallocate, Removexattr, Setattr, Setxattr, Trashdir, Trashtake, Truncate, Write,
+        };
+        self.changes_names()
+            || matches!(self, Write | Setattr | Truncate | Setxattr | Removexattr | Fallocate)
+            || matches!(self, CopyFileRange | Trashdir | Trashtake)
+    }
+
     /// What `dirsync` is about.
     pub(crate) fn changes_names(self) -> bool {
         use Verb::{Create, Link, Mkdir, Mknod, Rename, Rmdir, Symlink, Unlink};

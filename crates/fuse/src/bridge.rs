@@ -5,7 +5,9 @@ use crate::handles::Handles;
 use crate::interrupt::Table;
 use crate::kernel::Kernel;
 use crate::nodes::Nodes;
+use crate::options::FileLocks;
 use crate::recent::Recent;
+use crate::session::Config;
 use crate::writeback::Writeback;
 use client::{CacheHolder, Fs, UnderWay};
 use model::Errno;
@@ -38,6 +40,7 @@ pub struct Bridge {
     pub releases: Arc<UnderWay>,
     pub pages: ReplyParts,
     pub readdirplus: bool,
+    pub locks: FileLocks,
     /// The last close that had to wait for the servers waited in vain.
     pub slow_close: AtomicBool,
     /// Writing "1" ends the connection at once.
@@ -52,7 +55,7 @@ impl Bridge {
         kernel: Arc<Kernel>,
         nodes: Arc<Nodes>,
         writeback: Arc<Writeback>,
-        readdirplus: bool,
+        config: &Config,
         abort: Option<OwnedFd>,
     ) -> Bridge {
         Bridge {
@@ -66,7 +69,8 @@ impl Bridge {
             kernel,
             releases: Arc::default(),
             pages: ReplyParts::default(),
-            readdirplus,
+            readdirplus: config.readdirplus,
+            locks: config.locks,
             slow_close: AtomicBool::new(false),
             abort,
             dead: AtomicBool::new(false),

@@ -35,7 +35,7 @@ mod writeback;
 
 pub use guard::{Guard, guard};
 pub use mount::{FSTYPE, KernelRoot, MountError, Mounted, mount, mounted_at, open_device, remount};
-pub use options::{MountPoint, NOATIME, OptionError, Options, parse as parse_options};
+pub use options::{FileLocks, MountPoint, NOATIME, OptionError, Options, parse as parse_options};
 pub use process::{Fate, fate};
 pub use request::{Op, ParseError, Request, parse_request};
 pub use session::{Config, Session, State, serve};

@@ -65,7 +65,7 @@ pub fn open_device() -> Result<OwnedFd, MountError> {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
                 "load the module with 'modprobe fuse' (package fuse3), or in a container pass '--device /dev/fuse'"
             }
-            Some(libc::EACCES | libc::EPERM) => "run as root, or allow this container the device",
+            Some(libc::EACCES | libc::EPERM) => "run as root, make it everybody's as udev does (chmod 666 /dev/fuse), or allow this container the device",
             _ => "see the kernel's log",
         };
         let message = format!("cannot open {DEVICE}: {e}; {remedy}");

@@ -13,6 +13,18 @@ pub struct MountPoint {
     pub flags: u64,
 }
 
+/// Whom fcntl(2) and flock(2) locks keep out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FileLocks {
+    /// `flock`: everybody, on all mounts.
+    #[default]
+    Shared,
+    /// `localflock`: users of this mount; no server is asked.
+    Local,
+    /// `noflock`: nobody gets one (`ENOSYS`).
+    Refused,
+}
+
 /// What a list of options says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
@@ -30,12 +42,20 @@ pub struct Options {
     pub port: Option<u16>,
     /// `bind=`: source address for connections.
     pub bind: Option<std::net::IpAddr>,
+    /// `network=`: numbers of the networks whose addresses are used; empty: all.
+    pub networks: Vec<u16>,
     /// `noreaddirplus`: do not ask for attributes along with directory pages.
     pub no_readdirplus: bool,
     /// `nokernel_cache`: names and attributes do not stay in the kernel.
     pub no_kernel_cache: bool,
     /// `nolazystatfs`: statfs(2) waits for all servers.
     pub no_lazystatfs: bool,
+    /// `flock`, `localflock`, `noflock`.
+    pub locks: FileLocks,
+    /// `exclude=`: OSTs that this mount does not use, as they are written.
+    pub exclude: Vec<String>,
+    /// `metrics=`: address and port of its metrics.
+    pub metrics: Option<std::net::SocketAddr>,
     /// `log=`: where the daemon's log goes.
     pub log: Option<PathBuf>,
 }
@@ -95,6 +115,17 @@ const VFS: &[(&str, libc::c_ulong, bool)] = &[
     ("loud", libc::MS_SILENT, false),
 ];
 
+/// Options of Lustre's that cannot be had, and what to use.
+const REFUSED: &[(&str, &str)] = &[
+    ("noacl", "the metadata server goes by the ACLs of files for every mount: remove them with setfacl -b"),
+    ("nouser_xattr", "every mount has user attributes: chattr and setfattr rights decide who changes them"),
+    ("abort_recov", "it is an option of a target: mount the target with it, or lctl abort_recovery"),
+    ("errors", "it is an option of a target, not of a client"),
+    ("nosvc", "it is an option of a target, not of a client"),
+    ("nomgs", "it is an option of a target, not of a client"),
+    ("no_create", "it is an option of a target, not of a client"),
+];
+
 const STRICTATIME: &str = "the metadata server takes the time of a read only as relatime has it (the first one after a change, and once a day), and none of directories: use relatime or noatime";
 
 /// True of every mount anyway, or meant for mount(8), systemd and autofs.
@@ -114,7 +145,6 @@ const TAKEN_SILENTLY: &[&str] = &[
     "noowner",
     "allow_other",
     "default_permissions",
-    "flock",
     "user_xattr",
     "acl",
     "nolazytime",
@@ -167,15 +197,42 @@ fn take_flag(o: &mut Options, name: &str) -> Result<(), OptionError> {
         "nokernel_cache" => o.no_kernel_cache = true,
         "lazystatfs" => o.no_lazystatfs = false,
         "nolazystatfs" => o.no_lazystatfs = true,
+        "flock" => o.locks = FileLocks::Shared,
+        "localflock" => o.locks = FileLocks::Local,
+        "noflock" => o.locks = FileLocks::Refused,
         "strictatime" => return Err(OptionError::Refused("strictatime", STRICTATIME)),
-        "timeo" | "retry" | "port" | "bind" | "log" => return Err(OptionError::NoValue(name.to_string())),
+        "timeo" | "retry" | "port" | "bind" | "network" | "log" | "exclude" | "metrics" => {
+            return Err(OptionError::NoValue(name.to_string()));
+        }
         _ if TAKEN_SILENTLY.contains(&name) => {}
-        _ => return Err(OptionError::Unknown(name.to_string())),
+        _ => return Err(refusal(name).unwrap_or_else(|| OptionError::Unknown(name.to_string()))),
     }
     if name == "hard" {
         o.soft = false;
     }
     Ok(())
+}
+
+fn refusal(name: &str) -> Option<OptionError> {
+    REFUSED.iter().find(|(n, _)| *n == name).map(|(n, why)| OptionError::Refused(n, why))
+}
+
+/// `tcp1`, or several between colons; of other types there are none.
+fn network(v: &str) -> Result<Vec<u16>, OptionError> {
+    let one = |n: &str| {
+        model::nid::parse_net(n).map_err(|_| OptionError::Bad {
+            name: "network".into(),
+            value: v.into(),
+            expected: "a network: tcp, tcp1, tcp1:tcp (there is TCP only)",
+        })
+    };
+    v.split(':').map(one).collect()
+}
+
+/// Where the metrics of the mount are.
+fn metrics(v: &str) -> Result<std::net::SocketAddr, OptionError> {
+    let bad = |expected| OptionError::Bad { name: "metrics".into(), value: v.into(), expected };
+    model::metrics::address(v).map_err(bad)
 }
 
 fn take_value(o: &mut Options, name: &str, v: &str) -> Result<(), OptionError> {
@@ -184,6 +241,10 @@ fn take_value(o: &mut Options, name: &str, v: &str) -> Result<(), OptionError> {
         "retry" => o.retry = Some(number(name, v, "a number of attempts")?),
         "port" => o.port = Some(number(name, v, "a port number")?),
         "bind" => o.bind = Some(number(name, v, "an address")?),
+        "network" => o.networks = network(v)?,
+        "metrics" => o.metrics = Some(metrics(v)?),
+        // Targets between colons.
+        "exclude" => o.exclude.extend(v.split(':').filter(|t| !t.is_empty()).map(str::to_string)),
         "log" if v.is_empty() => return Err(OptionError::NoValue(name.to_string())),
         "log" => o.log = Some(PathBuf::from(v)),
         // What fuse(8) and older scripts pass along; the daemon decides itself.
@@ -191,7 +252,7 @@ fn take_value(o: &mut Options, name: &str, v: &str) -> Result<(), OptionError> {
         _ if take_flag(&mut Options::default(), name).is_ok() => {
             return Err(OptionError::Value(name.to_string()));
         }
-        _ => return Err(OptionError::Unknown(name.to_string())),
+        _ => return Err(refusal(name).unwrap_or_else(|| OptionError::Unknown(name.to_string()))),
     }
     Ok(())
 }
@@ -215,6 +276,27 @@ mod tests {
         assert_eq!(parse("frob=1"), Err(OptionError::Unknown("frob".into())));
         let e = parse("strictatime").unwrap_err().to_string();
         assert!(e.contains("strictatime") && e.contains("relatime"), "{e}");
+        for (list, locks) in [
+            ("", FileLocks::Shared),
+            ("localflock", FileLocks::Local),
+            ("noflock", FileLocks::Refused),
+            ("localflock,flock,user_xattr,_netdev", FileLocks::Shared),
+        ] {
+            assert_eq!(parse(list).unwrap().locks, locks, "{list}");
+        }
+        assert_eq!(parse("exclude=fs-OST0001:fs-OST0003").unwrap().exclude, ["fs-OST0001", "fs-OST0003"]);
+        assert_eq!(parse("network=tcp1").unwrap().networks, [1]);
+        assert_eq!(parse("network=tcp2:tcp").unwrap().networks, [2, 0]);
+        assert_eq!(parse("metrics=127.0.0.1:9169").unwrap().metrics.unwrap().port(), 9169);
+        for bad in ["metrics=0.0.0.0:9169", "metrics=127.0.0.1", "metrics=[::1]:0"] {
+            let e = parse(bad).unwrap_err().to_string();
+            assert!(e.contains("is not an address of this host and a port"), "{e}");
+        }
+        assert!(parse("network=o2ib").unwrap_err().to_string().contains("there is TCP only"));
+        for (list, part) in [("noacl", "setfacl"), ("abort_recov", "of a target")] {
+            let e = parse(list).unwrap_err().to_string();
+            assert!(e.contains(part), "{e}");
+        }
         assert_eq!(parse("timeo"), Err(OptionError::NoValue("timeo".into())));
         assert_eq!(parse("ro=1"), Err(OptionError::Value("ro".into())));
         let e = parse("timeo=soon").unwrap_err().to_string();

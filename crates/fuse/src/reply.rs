@@ -69,7 +69,7 @@ pub fn fuse_attr(a: &Attr) -> FuseAttr {
         nlink: a.nlink,
         uid: a.uid,
         gid: a.gid,
-        rdev: a.rdev as u32,
+        rdev: a.device() as u32,
         blksize: BLOCK_SIZE_BYTES,
         flags: 0,
     }

@@ -11,23 +11,29 @@ use crate::kernel::{self, Kernel};
 use crate::mount::{self, KernelRoot, Mounted};
 use crate::nodes::{Generations, Nodes};
 use crate::ops::{self, Cx, kind_of};
+use crate::options::FileLocks;
 use crate::pages::Pages;
 use crate::reply::{Answer, Channel, Reply, ReplyOnDrop};
-use crate::request::{Op, parse_header, parse_request};
+use crate::request::{self, Op, parse_header, parse_request};
 use crate::writeback::Writeback;
 use bytes::Bytes;
 use client::Fs;
 use client::control::{Request, Response};
 use model::Errno;
+use model::debug::VFSTRACE;
+use model::metrics::{Page, Scrape, Side};
+use model::param::EVERYTHING;
+use model::span::Kind as SpanKind;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use world::buffer::{Buffer, Pool};
+use world::span::{self, Span};
 use world::sync::watch;
 use world::sys::mounts::Unmount;
-use world::{BoxFuture, Either, World, block_on, select};
+use world::{BoxFuture, Either, Instant, World, block_on, select};
 
 /// How a worker waits for an operation when others are there to read.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -55,11 +61,13 @@ pub struct Config {
     pub readdirplus: bool,
     /// Names and attributes may stay in the kernel while the mount has leases on them.
     pub kernel_cache: bool,
+    /// Whom locks of files keep out.
+    pub locks: FileLocks,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { threads: 6, readdirplus: true, kernel_cache: true }
+        Config { threads: 6, readdirplus: true, kernel_cache: true, locks: FileLocks::Shared }
     }
 }
 
@@ -115,7 +123,7 @@ pub fn serve(
     let (pages, given_up) = Pages::new(world.clone(), first.clone(), nodes.clone(), writeback.clone());
     let (kernel, jobs) = Kernel::new(world.clone(), first.clone(), pages.clone());
     client::Pages(&fs).set_keeper(kernel.clone());
-    let bridge = Bridge::new(world.clone(), fs, kernel, nodes, writeback, config.readdirplus, abort);
+    let bridge = Bridge::new(world.clone(), fs, kernel, nodes, writeback, &config, abort);
     let bridge = Arc::new(bridge);
     let threads = config.threads.max(2);
     let shared = Arc::new(Shared {
@@ -177,6 +185,28 @@ impl Session {
             Ok(r) => Response::Ok(r),
             Err(e) => Response::Error(e),
         }
+    }
+
+    /// What the mount has in numbers. `version`: of the program.
+    pub fn metrics(&self, version: &str) -> Page {
+        let fs = &self.shared.bridge.fs;
+        let at = self.shared.dir.to_string_lossy();
+        let mut s = Scrape::new(Side::Mount(&at), version);
+        s.add(&fs.params(EVERYTHING));
+        s.add_health(self.unhealthy().is_empty());
+        s.finish()
+    }
+
+    /// The targets in use that the mount has no session with, a line each; none: it is healthy.
+    pub fn unhealthy(&self) -> Vec<String> {
+        let all = client::Admin(&self.shared.bridge.fs).targets();
+        let away = all.iter().filter(|t| t.active && t.state != "FULL");
+        away.map(|t| format!("{} is {}", t.uuid.trim_end_matches("_UUID"), t.state)).collect()
+    }
+
+    /// Looks now and then how fast servers answer, until the mount ends.
+    pub async fn keep_probing(&self) {
+        client::Admin(&self.shared.bridge.fs).keep_probing().await;
     }
 
     pub fn dir(&self) -> &std::path::Path {
@@ -255,6 +285,47 @@ fn worker(s: &Arc<Shared>, channel: &Arc<Channel>) {
     }
 }
 
+/// What is told of an operation when it is over, if somebody wants that: what it is, whose, since when.
+struct Trace {
+    told: Option<(String, Instant)>,
+    span: Option<Span>,
+}
+
+impl Trace {
+    fn of(r: &request::Request, b: &Bridge) -> Trace {
+        let wanted = tracing::enabled!(target: VFSTRACE, tracing::Level::DEBUG);
+        let h = &r.header;
+        let what = || {
+            let at = b.nodes.fid(h.nodeid).map_or_else(|_| format!("node {}", h.nodeid), |f| f.to_string());
+            format!("{} on {at} for user {} (pid {})", r.op.text(), h.uid, h.pid)
+        };
+        Trace {
+            told: wanted.then(|| (what(), b.world.now())),
+            span: span::wanted().then(|| Span::root(&b.world, SpanKind::Client, what())),
+        }
+    }
+
+    /// The operation, whose requests are parts of it.
+    fn around(&self, f: BoxFuture<Answer>) -> BoxFuture<Answer> {
+        match &self.span {
+            Some(s) => Box::pin(Span::around(Some(s.at), f)),
+            None => f,
+        }
+    }
+
+    fn ended(self, answer: &Answer, b: &Bridge) {
+        let status = || answer.as_ref().err().map_or("ok", |e| e.text());
+        if let Some((what, begun)) = self.told {
+            let us = b.world.now().since(begun).as_micros();
+            tracing::debug!(target: VFSTRACE, "{what}: {} after {us} us", status());
+        }
+        if let Some(s) = self.span {
+            assert_eq!(s.at.trace, s.at.span, "an operation is the first span of its trace");
+            s.end(&b.world, status());
+        }
+    }
+}
+
 impl Shared {
     fn request(self: &Arc<Self>, channel: &Arc<Channel>, buf: Buffer, n: usize) {
         let mut request = match parse_request(&buf[..n]) {
@@ -303,13 +374,17 @@ impl Shared {
             Op::Write(_, r) => buf.share(r.clone()),
             _ => Bytes::new(),
         };
+        let trace = Trace::of(&request, b);
         let pending = ReplyOnDrop::new(channel.clone(), h.unique);
         let mut cx = Cx::new(b.clone(), &h);
         cx.groups = std::mem::take(&mut request.groups);
-        let f = ops::start(cx, request, data);
+        let f = trace.around(ops::start(cx, request, data));
         match b.world.block_on_for(f, self.patience()) {
-            Ok(answer) => pending.answer(&answer),
-            Err(f) => self.hand_over(pending, h, kind, f),
+            Ok(answer) => {
+                pending.answer(&answer);
+                trace.ended(&answer, b);
+            }
+            Err(f) => self.hand_over((pending, trace), h, kind, f),
         }
     }
 
@@ -319,7 +394,13 @@ impl Shared {
     }
 
     /// Lets the runtime finish a request.
-    fn hand_over(&self, pending: ReplyOnDrop, h: abi::InHeader, kind: Kind, f: BoxFuture<Answer>) {
+    fn hand_over(
+        &self,
+        (pending, trace): (ReplyOnDrop, Trace),
+        h: abi::InHeader,
+        kind: Kind,
+        f: BoxFuture<Answer>,
+    ) {
         let b = self.bridge.clone();
         let cancelled = b.table.insert(h.unique, h.pid, kind, b.world.now());
         self.bridge.world.spawn("fuse-op", async move {
@@ -335,6 +416,7 @@ impl Shared {
             };
             b.table.remove(h.unique);
             pending.answer(&answer);
+            trace.ended(&answer, &b);
         });
     }
 
@@ -346,7 +428,7 @@ impl Shared {
     }
 
     fn init(&self, channel: &Channel, unique: u64, i: &abi::InitIn) {
-        match ops::negotiate(i, self.bridge.readdirplus) {
+        match ops::negotiate(i, self.bridge.readdirplus, self.bridge.locks) {
             Ok(out) => {
                 assert!(out.max_write as usize <= MAX_IO_BYTES);
                 if self.kernel_cache {

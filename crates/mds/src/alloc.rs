@@ -57,6 +57,8 @@ pub struct Policy {
     pub prio_free: u64,
     /// An OST with no more room takes nothing.
     pub reserve_bytes: u64,
+    /// One without room is as good as any: it will have some.
+    pub full_too: bool,
 }
 
 /// The turn-taking state.
@@ -258,7 +260,8 @@ fn weighted(usable: &[&OstView], count: usize, prio: u64, random: &mut dyn FnMut
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { threshold_rr: 17, prio_free: 90, reserve_bytes: RESERVE_BYTES };
+    const POLICY: Policy =
+        Policy { threshold_rr: 17, prio_free: 90, reserve_bytes: RESERVE_BYTES, full_too: false };
 
     fn ost(index: u16, node: u8, available: u64) -> OstView {
         let space = StatfsReply { available, total: 1 << 40, ..StatfsReply::default() };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use store::Db;
 
 /// Steps that a transaction takes itself.
-const STEPS_MAX: usize = 1024;
+pub const STEPS_MAX: usize = 1024;
 /// A way is looked up so often before the answer is EBUSY: each time a directory on it was moved meanwhile.
 pub const TRIES_MAX: usize = 16;
 

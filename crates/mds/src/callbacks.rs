@@ -5,6 +5,7 @@ use crate::leases::LeaseNeeds;
 use crate::settings::seconds;
 use crate::shared::Shared;
 use crate::stop::Stop;
+use ::model::debug::DLMTRACE;
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
@@ -20,6 +21,8 @@ use world::{Instant, World, select};
 
 /// A revocation that is not answered is sent again after so long: its connection may have broken.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks whether who waits for a thaw is still there.
+const THAW_LOOK: Duration = Duration::from_millis(250);
 /// Who goes on telling what it has done may take so many times as long as who says nothing.
 const TELLING_MAX: u32 = 10;
 
@@ -166,6 +169,25 @@ impl Callbacks {
         }
     }
 
+    /// Waits while nothing is modified. `ENOTCONN` when the client that waits departs, `ESHUTDOWN` when the
+    /// target stops.
+    pub async fn await_thaw(&self, by: Option<ClientId>) -> Result<(), Errno> {
+        loop {
+            let mut changed = Box::pin(self.shared.barrier.changed().notified());
+            changed.as_mut().enable();
+            if !self.shared.barrier.holds() {
+                return Ok(());
+            }
+            if by.is_some_and(|c| self.shared.leases.is_leaving(c)) {
+                return Err(Errno::ENOTCONN);
+            }
+            if self.stop.is_begun() {
+                return Err(Errno::ESHUTDOWN);
+            }
+            let _ = select(changed, self.stop.pause(THAW_LOOK)).await;
+        }
+    }
+
     /// Space is low: owners are to tell what they have done, for which it was promised, and to ask from now
     /// on.
     pub fn shed_owners(&self) {
@@ -183,6 +205,8 @@ impl Callbacks {
             of.entry(client).or_default().push(item);
         }
         for (client, items) in of {
+            let fids = || items.iter().map(|i| i.fid.to_string()).collect::<Vec<_>>().join(" ");
+            tracing::debug!(target: DLMTRACE, "asks {client} to give back leases: {}", fids());
             for part in items.chunks(LEASE_ITEMS_MAX) {
                 self.peers.notify(client, Notify::Revoke { items: part.to_vec() });
             }

@@ -4,11 +4,13 @@
 
 use crate::MdsError;
 use crate::changelog::check::LogCheck;
+use crate::labels::check::LabelCheck;
 use crate::schema::inode::{DATA_BLOCK_BYTES, DataState};
-use crate::schema::limits::{LimitsKey, OwnerLimits, TypeLimits};
+use crate::schema::limits::{LimitsKey, OwnerLimits, PoolLimits, TypeLimits};
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
-use crate::walk::walk;
+use crate::trash;
+use crate::walk::{walk, walk_some};
 use model::{Fid, FileType, ObjectId};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -28,7 +30,7 @@ pub enum Rule {
     Count,
     /// A directory that cannot be reached from the root, or whose `..` is wrong.
     Parent,
-    /// A file without names that is no orphan, or an orphan with names.
+    /// A file without names that is neither an orphan nor in the trash, or one of those with names.
     Orphan,
     /// Layout and reverse index differ, or an object belongs to two.
     Layout,
@@ -44,6 +46,8 @@ pub enum Rule {
     Xattr,
     /// Bytes with an inode: without a file, beside objects, miscounted or behind the file's end.
     Data,
+    /// A file is counted to another directory with a quota than it lies in.
+    Directory,
     /// Records of the changelog that are missing, freed or miscounted, and consumers that do not fit them.
     Changelog,
 }
@@ -55,6 +59,8 @@ pub struct Finding {
     /// The file concerned; NONE if it is not about one.
     pub fid: Fid,
     pub what: String,
+    /// The record that was looked at; empty if it was none in particular.
+    pub at: Vec<u8>,
 }
 
 impl fmt::Display for Finding {
@@ -100,21 +106,98 @@ pub struct Watch {
 
 /// As [`check`]; `Refused` if it was stopped.
 pub fn check_watched(db: &dyn Read, watch: &Watch) -> Result<Summary, MdsError> {
-    let mut c = Checker { db, watch, out: Summary::default(), counted: Counted::default() };
+    let (mut out, mut records) = (Summary::default(), Vec::new());
+    let labels = LabelCheck::new(db, |fid, what| {
+        records.push(Finding { rule: Rule::Directory, fid, what, at: Vec::new() });
+    })?;
+    out.findings = records;
+    let mut c = Checker::new(db, watch, labels, out);
     c.state()?;
     c.inodes()?;
     c.names()?;
     c.backpointers()?;
     c.reverse_index()?;
     c.orphans()?;
+    c.trash()?;
     c.outbox()?;
     c.xattrs()?;
     c.data()?;
-    c.clients_and_leases()?;
+    c.leases()?;
+    c.clients()?;
     c.changelog()?;
     c.limits()?;
     c.counters()?;
     Ok(c.out)
+}
+
+/// The parts of a table in the order in which a repair needs them: names and back-pointers before what is
+/// counted of them, inodes before what belongs to one, counters of everything at the end.
+const ORDER: [u8; 14] = [
+    key::DENTRY,
+    key::BACKPTR,
+    key::INODE,
+    key::REVERSE,
+    key::ORPHAN,
+    key::TRASH,
+    key::OUTBOX,
+    key::XATTR,
+    key::DATA,
+    key::LEASE,
+    key::CLIENT,
+    key::LIMITS,
+    key::CHANGELOG,
+    key::STATE,
+];
+
+/// Some of a table, looked at.
+pub struct Part {
+    pub summary: Summary,
+    /// Where to go on; `None`: that was the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Looks at about `records` records from key `from` on (empty: from the beginning), in the order of
+/// [`ORDER`]. The changelog and the counters are looked at at once, each.
+pub fn check_part(db: &dyn Read, from: &[u8], records: usize, watch: &Watch) -> Result<Part, MdsError> {
+    assert!(records > 0, "a part has something");
+    let tag = from.first().copied().unwrap_or(ORDER[0]);
+    let place = ORDER.iter().position(|t| *t == tag);
+    let place =
+        place.ok_or_else(|| MdsError::Refused(format!("no check goes on at key {}", value::hex(from))))?;
+    // Names are compared with all directories that have a quota; these themselves come last.
+    let mut wrong = Vec::new();
+    let labels = match tag {
+        key::DENTRY | key::STATE => LabelCheck::new(db, |fid, what| wrong.push((fid, what)))?,
+        _ => LabelCheck::default(),
+    };
+    let mut c = Checker::new(db, watch, labels, Summary::default());
+    for (fid, what) in wrong.into_iter().filter(|_| tag == key::STATE) {
+        c.found(Rule::Directory, fid, what);
+    }
+    let from = if from.is_empty() { vec![tag] } else { from.to_vec() };
+    c.span = Some(Span { from, left: records, next: None });
+    match tag {
+        key::DENTRY => c.names()?,
+        key::BACKPTR => c.backpointers()?,
+        key::INODE => c.inodes()?,
+        key::REVERSE => c.reverse_index()?,
+        key::ORPHAN => c.orphans()?,
+        key::TRASH => c.trash()?,
+        key::OUTBOX => c.outbox()?,
+        key::XATTR => c.xattrs()?,
+        key::DATA => c.data()?,
+        key::LEASE => c.leases()?,
+        key::CLIENT => c.clients()?,
+        key::LIMITS => c.limits()?,
+        key::CHANGELOG => {
+            c.span = None;
+            c.changelog()?;
+        }
+        _ => c.state()?,
+    }
+    let rest = c.span.take().and_then(|s| s.next);
+    let next = rest.or_else(|| ORDER.get(place + 1).map(|t| vec![*t]));
+    Ok(Part { summary: c.out, next })
 }
 
 /// Every object that a file has, in order of OSTs: (OST, object, file). What an OST holds beyond these and
@@ -147,12 +230,29 @@ struct Checker<'a> {
     out: Summary,
     /// What owners use by the inodes so far.
     counted: Counted,
+    labels: LabelCheck,
+    /// The record that is looked at.
+    at: Vec<u8>,
+    /// Only some records are.
+    span: Option<Span>,
 }
 
-impl Checker<'_> {
+/// Which records are looked at, of one kind.
+struct Span {
+    from: Vec<u8>,
+    left: usize,
+    /// Behind the last one; `None`: there are no more.
+    next: Option<Vec<u8>>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(db: &'a dyn Read, watch: &'a Watch, labels: LabelCheck, out: Summary) -> Checker<'a> {
+        Checker { db, watch, out, counted: Counted::default(), labels, at: Vec::new(), span: None }
+    }
+
     fn found(&mut self, rule: Rule, fid: Fid, what: impl Into<String>) {
         if self.out.findings.len() < FINDINGS_MAX {
-            self.out.findings.push(Finding { rule, fid, what: what.into() });
+            self.out.findings.push(Finding { rule, fid, what: what.into(), at: self.at.clone() });
         } else {
             self.out.more += 1;
         }
@@ -168,20 +268,34 @@ impl Checker<'_> {
         }
     }
 
-    /// Walks all keys of a tag; what does not decode is a finding.
+    /// Walks all keys of a tag, or those of the span; what does not decode is a finding.
     fn each(
         &mut self,
         tag: u8,
         mut f: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<(), MdsError>,
     ) -> Result<(), MdsError> {
         let db = self.db;
-        walk(db, &[tag], &[tag + 1], |k, v| match self.next().and_then(|()| f(self, k, v)) {
-            Err(e @ MdsError::Damaged { .. }) => {
-                self.found(Rule::Damaged, key::parse_fid(k).unwrap_or(Fid::NONE), e.to_string());
-                Ok(())
+        let (mut from, mut most) = (vec![tag], usize::MAX);
+        if let Some(s) = &self.span {
+            assert_eq!(s.from[0], tag, "a part is of one kind");
+            (from, most) = (s.from.clone(), s.left);
+        }
+        let next = walk_some(db, &from, &[tag + 1], most, |k, v| {
+            self.at.clear();
+            self.at.extend_from_slice(k);
+            match self.next().and_then(|()| f(self, k, v)) {
+                Err(e @ MdsError::Damaged { .. }) => {
+                    self.found(Rule::Damaged, key::parse_fid(k).unwrap_or(Fid::NONE), e.to_string());
+                    Ok(())
+                }
+                r => r,
             }
-            r => r,
-        })
+        })?;
+        if let Some(s) = &mut self.span {
+            s.next = next;
+        }
+        self.at.clear();
+        Ok(())
     }
 
     fn key_damaged(&mut self, k: &[u8]) {
@@ -251,14 +365,23 @@ impl Checker<'_> {
             Ok(())
         })?;
         let orphan = self.db.get(&key::orphan(fid))?.is_some();
-        if (i.nlink == 0) != orphan {
-            let what =
-                if orphan { "is listed as an orphan but has links" } else { "has no links and is no orphan" };
+        if let Some(what) = trash::check::of_inode(self.db, fid, i)? {
             self.found(Rule::Orphan, fid, what);
+        }
+        match (i.nlink == 0, orphan, i.removed.is_some()) {
+            (_, true, true) => self.found(Rule::Orphan, fid, "is an orphan, and lies in the trash"),
+            (false, true, _) => self.found(Rule::Orphan, fid, "is listed as an orphan but has links"),
+            (true, false, false) => {
+                self.found(Rule::Orphan, fid, "has no links and is neither an orphan nor in the trash");
+            }
+            _ => {}
         }
         if !i.is_dir() {
             if u64::from(i.nlink) != names {
                 self.found(Rule::Count, fid, format!("nlink is {}, but it has {names} names", i.nlink));
+            }
+            if let Some(what) = self.labels.of_links(self.db, fid, i)? {
+                self.found(Rule::Directory, fid, what);
             }
             return Ok(());
         }
@@ -275,7 +398,7 @@ impl Checker<'_> {
         if u64::from(i.nlink) != want {
             self.found(Rule::Count, fid, format!("nlink is {}, but it has {dirs} subdirectories", i.nlink));
         }
-        if fid == Fid::ROOT || i.nlink == 0 {
+        if fid == Fid::ROOT || fid == Fid::LOST_FOUND || i.nlink == 0 {
             return Ok(());
         }
         if parents != [i.parent] {
@@ -335,6 +458,7 @@ impl Checker<'_> {
         let mut missing_dir = Fid::NONE;
         let mut seen_dir = Fid::NONE;
         let mut last = (Fid::NONE, 0);
+        let mut at = None;
         self.each(key::DENTRY, |c, k, v| {
             let Some((dir, cookie, name)) = key::parse_dentry(k) else {
                 c.key_damaged(k);
@@ -345,7 +469,8 @@ impl Checker<'_> {
             let shown = String::from_utf8_lossy(name).into_owned();
             if dir != seen_dir && dir != missing_dir {
                 seen_dir = dir;
-                if !c.inode(dir)?.is_some_and(|i| i.is_dir()) {
+                at = c.inode(dir)?.filter(|i| i.is_dir());
+                if at.is_none() {
                     missing_dir = dir;
                     c.found(Rule::Name, dir, "it has entries but is no directory");
                 }
@@ -366,7 +491,11 @@ impl Checker<'_> {
                         format!("'{shown}' in {dir} says {:?}, it is {:?}", d.kind, i.kind),
                     );
                 }
-                Some(_) => {}
+                Some(i) => {
+                    if let Some(what) = at.as_ref().and_then(|at| c.labels.in_place(at, d.fid, &i)) {
+                        c.found(Rule::Directory, d.fid, what);
+                    }
+                }
             }
             let b = key::backptr(d.fid, dir, cookie);
             match c.db.get(&b)?.map(|v| value::decode_name(&b, &v)) {
@@ -408,7 +537,7 @@ impl Checker<'_> {
             };
             c.out.objects += 1;
             let owner = value::decode_owner(k, v)?;
-            if !c.inode(owner)?.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == object)) {
+            if !c.inode(owner)?.is_some_and(|i| i.has_object(ost, object)) {
                 c.found(
                     Rule::Layout,
                     owner,
@@ -431,6 +560,15 @@ impl Checker<'_> {
                     c.found(Rule::Orphan, fid, "is listed as an orphan but does not exist");
                 }
                 Some(_) => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn trash(&mut self) -> Result<(), MdsError> {
+        self.each(key::TRASH, |c, k, _| {
+            if let Some((fid, what)) = trash::check::of_record(c.db, k)? {
+                c.found(Rule::Orphan, fid, what);
             }
             Ok(())
         })
@@ -554,7 +692,7 @@ impl Checker<'_> {
         })
     }
 
-    fn clients_and_leases(&mut self) -> Result<(), MdsError> {
+    fn leases(&mut self) -> Result<(), MdsError> {
         let next = self.next_seq()?;
         self.each(key::LEASE, |c, k, v| {
             Lease::decode(k, v)?;
@@ -570,7 +708,10 @@ impl Checker<'_> {
                 Some(_) => {}
             }
             Ok(())
-        })?;
+        })
+    }
+
+    fn clients(&mut self) -> Result<(), MdsError> {
         self.each(key::CLIENT, |c, k, v| {
             match key::parse_client(k) {
                 None => c.key_damaged(k),
@@ -614,6 +755,7 @@ impl Checker<'_> {
             let read = match LimitsKey::decode(k) {
                 Some(LimitsKey::Owner(_)) => OwnerLimits::decode(k, v).map(drop),
                 Some(LimitsKey::Type(_)) => TypeLimits::decode(k, v).map(drop),
+                Some(LimitsKey::Pool(..)) => PoolLimits::decode(k, v).map(drop),
                 None => {
                     c.key_damaged(k);
                     return Ok(());

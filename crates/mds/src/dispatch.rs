@@ -2,14 +2,16 @@
 
 use crate::changelog::Change;
 use crate::done::{Done, ReplyTo};
+use crate::labels;
 use crate::mdt::Mdt;
 use crate::names::OpContext;
+use crate::quotas::Moving;
 use crate::transact::answer;
 use crate::tx::Tx;
 use crate::verbs::{execute, modifies};
 use crate::{jobs, ops, replayed};
 use model::changelog::{Origin, RecordKind};
-use model::{Errno, Nid};
+use model::{Errno, Fid, Nid};
 use rpc::{Incoming, Outgoing};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,6 +19,9 @@ use store::Seen;
 use wire::msg::getxattr::Getxattr;
 use wire::msg::open::Open;
 use wire::{Op, decode_message, decode_request, encode_message};
+
+/// How often a tree is counted anew before it is moved: others may move something into it meanwhile.
+const RELABELS_MAX: usize = 16;
 
 impl Mdt {
     /// One request of a client.
@@ -71,17 +76,25 @@ impl Mdt {
 
     /// One operation that may change something.
     async fn change(&self, ctx: &OpContext, to: &ReplyTo, req: &Incoming) -> Done {
-        let work = |tx: &mut Tx| {
-            if let Some(r) = &req.replay {
-                tx.replay(req.op, &r.reply, self.recovery.recovering());
+        let mut moving = Vec::new();
+        for _ in 0..RELABELS_MAX {
+            let mut tree = None;
+            let done = self
+                .transactions
+                .within_shares(to, |tx| execute_one(tx, ctx, (req, self.recovery.recovering()), &mut tree))
+                .await;
+            let Some((fid, label)) = tree.filter(|_| done.result == Err(Errno::ERELABEL)) else {
+                if done.result.is_ok() {
+                    moving.iter().for_each(Moving::moved);
+                }
+                return done;
+            };
+            match labels::before_move(self, ctx, fid, label).await {
+                Ok(m) => moving.push(m),
+                Err(e) => return Done::error(e),
             }
-            tx.bulk = req.bulk.clone();
-            let body = execute(tx, ctx, req.op, &req.body)?;
-            // What is stored is what its client has: it may ask once more after another restart.
-            let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
-            Ok(first.map_or(body, |r| r.reply.to_vec()))
-        };
-        self.transactions.within_shares(to, work).await
+        }
+        Done::error(Errno::EBUSY)
     }
 
     /// Messages that are not plain operations on names and files.
@@ -124,11 +137,34 @@ impl Mdt {
             Op::Scan => with!(m => ops::scan::run(self, ctx, to, &m).await),
             Op::Withdraw => with!(m => plain(ops::withdraw::run(self, ctx, &m))),
             Op::Acquire => with!(m => plain(ops::acquire::run(self, &m).await)),
+            Op::Makeroom => with!(m => plain(ops::makeroom::run(self, &m).await)),
+            Op::Quotadir => with!(m => ops::quotadir::run(self, to, ctx, m).await),
             Op::Setquota => with!(m => ops::setquota::run(self, to, ctx, &m).await),
+            Op::Trashdir => with!(m => ops::trashdir::run(self, to, ctx, m).await),
+            Op::Trashtake => with!(m => ops::trashtake::run(self, to, ctx, &m).await),
             Op::Changelog => with!(m => ops::changelog::run(self, ctx, to, &m).await),
             _ => Done::error(Errno::EOPNOTSUPP),
         }
     }
+}
+
+/// Within its transaction. `tree`: what has to be counted elsewhere before it moves.
+fn execute_one(
+    tx: &mut Tx,
+    ctx: &OpContext,
+    (req, recovering): (&Incoming, bool),
+    tree: &mut Option<(Fid, u32)>,
+) -> Result<Vec<u8>, Errno> {
+    if let Some(r) = &req.replay {
+        tx.replay(req.op, &r.reply, recovering);
+    }
+    tx.bulk = req.bulk.clone();
+    let result = execute(tx, ctx, req.op, &req.body);
+    *tree = tx.relabel.take();
+    let body = result?;
+    // What is stored is what its client has: it may ask once more after another restart.
+    let first = req.replay.as_ref().filter(|r| replayed::same(req.op, &r.reply, &body));
+    Ok(first.map_or(body, |r| r.reply.to_vec()))
 }
 
 /// Of what only looked, or was denied, there is a record of its own, if a consumer wants to know.
@@ -197,8 +233,12 @@ mod tests {
         Op::Scan,
         Op::Withdraw,
         Op::Acquire,
+        Op::Makeroom,
         Op::Setquota,
+        Op::Quotadir,
         Op::Changelog,
+        Op::Trashdir,
+        Op::Trashtake,
         Op::Sync,
     ];
     /// Of an object server's messages those that concern data with the inode.

@@ -57,6 +57,11 @@ impl Growing {
         self.ended.subscribe()
     }
 
+    /// Something else ended that changes waited for.
+    pub fn look_again(&self) {
+        self.ended.send_modify(|n| *n += 1);
+    }
+
     /// The file's data can be changed again, or lies elsewhere: who waited looks again.
     pub fn end(&self, fid: Fid) {
         let grew = self.files.lock().remove(&fid);

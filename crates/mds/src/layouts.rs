@@ -194,9 +194,17 @@ impl Shared {
             threshold_rr: self.settings.qos_threshold_rr.load(Relaxed),
             prio_free: self.settings.qos_prio_free.load(Relaxed),
             reserve_bytes: reserve.max(RESERVE_BYTES),
+            full_too: false,
         };
         let max_age = seconds(&self.settings.qos_maxage_s);
-        let osts = self.osts.choose(&s, policy, max_age, &self.world)?;
+        let osts = match self.osts.choose(&s, policy, max_age, &self.world) {
+            // Whoever writes there has trash make room.
+            Err(Errno::ENOSPC) if self.has_trash() => {
+                let policy = Policy { full_too: true, ..policy };
+                self.osts.choose(&s, policy, max_age, &self.world)?
+            }
+            chosen => chosen?,
+        };
         assert!(!osts.is_empty(), "a file with objects has one at least");
         Ok((s.pool, osts))
     }

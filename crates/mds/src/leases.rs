@@ -286,10 +286,13 @@ pub fn touched<'a>(keys: impl Iterator<Item = &'a Vec<u8>>) -> Touched {
             | key::REPLY
             | key::CLIENT
             | key::ORPHAN
+            | key::TRASH
             | key::OUTBOX
             | key::LEASE
             | key::STATE
             | key::LIMITS
+            | key::DIRECTORY
+            | key::UNSETTLED
             | key::CHANGELOG => continue,
             tag => unreachable!("a key of an unknown kind: {tag}"),
         };

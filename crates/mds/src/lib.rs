@@ -10,6 +10,7 @@
 
 mod alloc;
 mod ancestors;
+mod barrier;
 mod callbacks;
 mod changelog;
 pub mod check;
@@ -18,11 +19,15 @@ mod data;
 mod dispatch;
 mod done;
 mod error;
+mod freeze;
 mod growing;
 mod jobs;
+mod labels;
 mod layouts;
 mod leases;
+mod lfsck;
 mod locks;
+mod maintenance;
 mod mdt;
 mod namehash;
 mod names;
@@ -49,6 +54,7 @@ mod spread;
 mod stats;
 mod stop;
 mod transact;
+mod trash;
 mod tx;
 mod verbs;
 mod walk;
@@ -56,11 +62,12 @@ mod ways;
 
 pub use changelog::{has_consumers as has_changelog, order as changelog_order};
 pub use error::MdsError;
+pub use freeze::order as barrier_order;
 pub use mdt::{Mdt, MdtConfig};
 pub use ops::setquota::{enforce as enforce_limits, enforced as enforced_limits};
-pub use params::declare;
+pub use params::{declare, space};
 pub use relayout::WITHOUT_DATA as GROWN_WITHOUT_DATA;
-pub use service::count_usage;
+pub use service::{count_usage, format_successor};
 
 #[cfg(test)]
 mod tests;

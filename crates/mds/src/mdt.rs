@@ -26,6 +26,8 @@ pub struct MdtConfig {
     pub port: u16,
     /// Source address of connections to them.
     pub bind: Option<IpAddr>,
+    /// Which of their addresses are asked first.
+    pub networks: rpc::Networks,
 }
 
 /// One metadata target that serves.

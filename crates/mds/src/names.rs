@@ -85,10 +85,23 @@ pub fn check_new_fid(tx: &mut Tx, ctx: &OpContext, fid: Fid) -> Result<(), Errno
 
 /// The inode of a new file in `dir`.
 pub fn new_inode(ctx: &OpContext, dir: &Inode, kind: FileType, mode: u32, umask: u32) -> Inode {
-    let parent = Parent { subject: dir.subject(), projid: dir.projid, default_acl: dir.default_acl.as_ref() };
+    let parent = Parent {
+        subject: dir.subject(),
+        projid: dir.projid,
+        directory: dir.directory,
+        default_acl: dir.default_acl.as_ref(),
+    };
     let n = inode_rules::new_inode(&parent, &NewFile { cred: &ctx.cred, kind, mode, umask, now: ctx.now });
     let bare = Inode::new(n.kind, n.mode, n.uid, n.gid, n.time);
-    Inode { nlink: n.nlink, projid: n.projid, flags: n.flags, acl: n.acl, default_acl: n.default_acl, ..bare }
+    Inode {
+        nlink: n.nlink,
+        projid: n.projid,
+        directory: n.directory,
+        flags: n.flags,
+        acl: n.acl,
+        default_acl: n.default_acl,
+        ..bare
+    }
 }
 
 /// Writes a new file: inode, name, and the directory's change.

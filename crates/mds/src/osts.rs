@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::statfs::StatfsReply;
+use wire::msg::statfs::state::NO_SPACE;
 use world::sync::Notify;
 use world::{Instant, World};
 
@@ -60,6 +61,11 @@ pub struct Osts {
     pub(crate) table: Mutex<BTreeMap<u16, Ost>>,
     allocator: Mutex<Allocator>,
     pub pools: Pools,
+}
+
+/// As if it had room.
+fn with_room(s: StatfsReply, reserve: u64) -> StatfsReply {
+    StatfsReply { state: s.state & !NO_SPACE, available: s.available.max(reserve.saturating_add(1)), ..s }
 }
 
 impl Osts {
@@ -148,7 +154,7 @@ impl Osts {
                 creates: o.max_create_count > 0 || planted::on(Bug::ClosedOstChosen),
                 reachable: Osts::reachable(o, now, max_age),
                 slow: o.pace.is_slow(),
-                space: o.space,
+                space: o.space.map(|s| if policy.full_too { with_room(s, policy.reserve_bytes) } else { s }),
                 disk: o.import.as_ref().map_or(0, |i| i.disk()),
             })
             .collect();

@@ -2,22 +2,25 @@
 //! declared once, here.
 
 use crate::changelog::MDD;
+use crate::lfsck::LFSCK;
 use crate::mdt::Mdt;
 use crate::osts::CREATE_COUNT_DEFAULT;
 use crate::pools::{OstPool, is_spill_target};
-use crate::rebalance::THRESHOLD_MAX;
+use crate::rebalance::{THRESHOLD_DEFAULT, THRESHOLD_MAX};
 use crate::recovery;
 use crate::relayout::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX};
 use crate::settings::{
     CALLBACK_TIMEOUT_DEFAULT_S, DOM_DEFAULT_BYTES, NOSQUASH_DEFAULT, QOS_AGE_DEFAULT_S,
-    QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, chprojid_gid, is_nosquash, is_squash,
-    stripe_count,
+    QOS_PRIO_FREE_DEFAULT, QOS_THRESHOLD_DEFAULT, SQUASH_DEFAULT, TRASH_AGE_DEFAULT_S, TRASH_FREE_DEFAULT,
+    TRASH_SPACE_DEFAULT, chprojid_gid, is_nosquash, is_squash, stripe_count,
 };
 use model::exports::Export;
+use model::maintenance::Maintenance;
 use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
 use model::{Errno, TargetId, jobs, limits};
 use rpc::nrs;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
+use rpc::server::{evict_client_decl, eviction_count_decl};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -198,6 +201,17 @@ pub static MDT: Table<Mdt> = Table {
             |m, ()| m.shared.settings.enable_chprojid_gid().into(),
             |m, (), v| m.shared.settings.set_enable_chprojid_gid(v.text),
         ),
+        Param::settable(
+            model::maintenance::decl(),
+            |m, ()| m.peers.maintenance().maintenance().text().into(),
+            |m, (), v| {
+                let ordered = Maintenance::parse(v.text)?;
+                if ordered.is_about(&m.cfg.fsname) {
+                    m.peers.maintenance().set(ordered, None, m.world.now());
+                }
+                Ok(())
+            },
+        ),
         Param::atomic(
             Decl::number(
                 "recovery_time_soft",
@@ -247,6 +261,39 @@ pub static MDT: Table<Mdt> = Table {
             0,
             |m, ()| &m.shared.settings.dom_stripesize,
         ),
+        Param::atomic(
+            Decl::number(
+                "trash_max_age",
+                (0, 10 * 365 * 86_400),
+                "s",
+                TRASH_AGE_DEFAULT_S,
+                "age at which what lies in the trash is removed for good; 0: never by its age",
+            ),
+            0,
+            |m, ()| &m.shared.settings.trash_max_age_s,
+        ),
+        Param::atomic(
+            Decl::number(
+                "trash_max_space",
+                (0, 100),
+                "%",
+                TRASH_SPACE_DEFAULT,
+                "part of the OSTs' space that the trash may take before its oldest files go; 100: any",
+            ),
+            0,
+            |m, ()| &m.shared.settings.trash_max_space,
+        ),
+        Param::atomic(
+            Decl::number(
+                "trash_min_free",
+                (0, 100),
+                "%",
+                TRASH_FREE_DEFAULT,
+                "part of an OST's space that must be free, or the oldest files in the trash go; 0: none",
+            ),
+            0,
+            |m, ()| &m.shared.settings.trash_min_free,
+        ),
         Param::settable(
             Decl::number(
                 "movements_max",
@@ -284,7 +331,7 @@ pub static MDT: Table<Mdt> = Table {
                 "rebalance_threshold",
                 (0, THRESHOLD_MAX),
                 "%",
-                0,
+                THRESHOLD_DEFAULT,
                 "files are moved from the fullest to the emptiest OST, beside all else, when these differ by more; 0: never",
             ),
             |m, ()| m.shared.rebalance.threshold().into(),
@@ -297,6 +344,12 @@ pub static MDT: Table<Mdt> = Table {
             Decl::text("rebalance", "what moves in the background: state, how far OSTs differ, files and bytes moved"),
             |m, ()| m.shared.rebalance.text(m.shared.movements.background_rate()).into(),
         ),
+        Param::settable(
+            evict_client_decl(),
+            |_, ()| "".into(),
+            |m, (), v| m.peers.evict_client(v.text),
+        ),
+        Param::shown(eviction_count_decl(), |m, ()| m.peers.eviction_count().into()),
         Param::shown(Decl::text("recovery_status", "how far recovery after the last restart came"), |m, ()| {
             recovery::status(m).into()
         }),
@@ -313,10 +366,10 @@ pub static MDT: Table<Mdt> = Table {
             m.core.read().opens.total().into()
         }),
         Param::shown(Decl::gauge("filestotal", "", "inodes that fit in, about"), |m, ()| {
-            files(m).files.into()
+            space(m).files.into()
         }),
         Param::shown(Decl::gauge("filesfree", "", "inodes that still fit in, about"), |m, ()| {
-            files(m).files_free.into()
+            space(m).files_free.into()
         }),
         Param::settable(
             Decl::counters("md_stats", "operations with their times in microseconds; writing anything clears them"),
@@ -326,7 +379,7 @@ pub static MDT: Table<Mdt> = Table {
         Param::settable(Decl::counters("stats", "the same as md_stats, under its newer name"), stats, clear_stats),
         Param::settable(
             jobs::stats_decl(),
-            |m, ()| m.stats.jobs.text(m.world.wall()).into(),
+            |m, ()| Value::Jobs(m.stats.jobs.read(m.world.wall())),
             |m, (), v| m.stats.jobs.forget(v.text),
         ),
         Param::atomic(jobs::cleanup_decl(), 0, |m, ()| &m.stats.jobs.cleanup_s),
@@ -344,6 +397,14 @@ pub static EXPORTS: Table<Mdt, Arc<Export<Op>>> = Table {
                 e.stats.clear(m.world.wall());
                 Ok(())
             },
+        ),
+        Param::shown(
+            Decl::gauge(
+                "slots_low",
+                "slots",
+                "The fewest slots that a session from this address had free; at 0 it had to wait.",
+            ),
+            |m, e| m.peers.slots_low(e.addr).into(),
         ),
         Param::shown(Decl::text("uuid", "the clients at this address"), |m, e| uuids_at(m, e).into()),
     ],
@@ -380,6 +441,10 @@ pub static OSP: Table<Mdt, u16> = Table {
             let import = m.shared.osts.get(*ost).and_then(|o| o.import);
             import.map_or_else(|| "NEW".into(), |i| format!("{:?}", i.state()).to_uppercase()).into()
         }),
+        Param::shown(Decl::gauge("connected", "", "1: the session with the OST is up"), |m, ost| {
+            let import = m.shared.osts.get(*ost).and_then(|o| o.import);
+            import.is_some_and(|i| i.state() == rpc::ImportState::Full).into()
+        }),
         Param::shown(
             Decl::text(
                 "passed_over",
@@ -405,6 +470,7 @@ pub fn declare(to: &mut Registry) {
     to.add(&POOLS);
     to.add(&MDT);
     to.add(&MDD);
+    to.add(&LFSCK);
     to.add(&EXPORTS);
     to.add(&OSP);
 }
@@ -422,6 +488,7 @@ pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
     }
     tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
     tree.add(&format!("mdd.{fs}-{me}"), &MDD, mdt);
+    tree.add(&format!("mdd.{fs}-{me}"), &LFSCK, mdt);
     tree.add("mds.MDS.mdt", &nrs::TABLE, mdt.peers.nrs());
     for (i, _) in mdt.shared.osts.list() {
         tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);
@@ -441,7 +508,8 @@ fn clear_stats(mdt: &Mdt, _: &(), _: Setting<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn files(mdt: &Mdt) -> StatfsReply {
+/// Room and inodes of an MDT as `statfs` tells them; zeros if its disk does not answer.
+pub fn space(mdt: &Mdt) -> StatfsReply {
     crate::ops::statfs::run(mdt, Statfs { flags: 0 }).unwrap_or_default()
 }
 

@@ -136,7 +136,7 @@ impl Osts {
         for (index, (warning, text)) in changes {
             let label = label(index);
             if warning {
-                tracing::warn!("{label} {text}");
+                model::event!(WARN, PassedOver, label, "{label} {text}");
             } else {
                 tracing::info!("{label} {text}");
             }

@@ -49,12 +49,15 @@ impl OstPool {
 pub struct Pools {
     table: Mutex<BTreeMap<String, Arc<OstPool>>>,
     complaints: Mutex<BTreeSet<String>>,
+    /// How often others came to be in pools.
+    changes: AtomicU64,
 }
 
 impl Pools {
     /// These are the file system's pools now. What an administrator set of those that stay is kept.
     pub fn configure(&self, all: &[model::Pool]) {
         let mut table = self.table.lock();
+        let before: Vec<_> = table.values().map(|p| (p.name.clone(), p.osts())).collect();
         table.retain(|name, _| all.iter().any(|p| p.name == *name));
         for p in all {
             let known = table.entry(p.name.clone()).or_insert_with(|| {
@@ -69,8 +72,16 @@ impl Pools {
             known.members.lock().osts = p.osts.iter().copied().collect();
         }
         assert_eq!(table.len(), all.len(), "a pool is in the configuration once");
+        if !table.values().map(|p| (p.name.clone(), p.osts())).eq(before) {
+            self.changes.fetch_add(1, Relaxed);
+        }
         drop(table);
         self.complaints.lock().retain(|name| !all.iter().any(|p| p.name == *name && !p.osts.is_empty()));
+    }
+
+    /// How often others came to be in pools.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<OstPool>> {

@@ -6,6 +6,8 @@ use model::mutex::{Mutex, MutexGuard};
 use std::fmt::Write;
 use world::sync::watch;
 
+/// `rebalance_threshold` unless set otherwise, percent: OSTs that differ by less serve their files as well.
+pub const THRESHOLD_DEFAULT: u64 = 20;
 /// Largest `rebalance_threshold`, percent.
 pub const THRESHOLD_MAX: u64 = 99;
 
@@ -47,7 +49,7 @@ pub struct Tally {
 
 impl Default for Rebalance {
     fn default() -> Rebalance {
-        Rebalance { threshold: watch::Sender::new(0), tally: Mutex::default() }
+        Rebalance { threshold: watch::Sender::new(THRESHOLD_DEFAULT), tally: Mutex::default() }
     }
 }
 

@@ -26,7 +26,10 @@ impl Mdt {
         let Some(c) = core.clients.remove(&client) else { return Ok(()) };
         let opens = core.opens.of_client(client).len();
         assert_eq!(opens, 0, "a client that never came back has nothing open");
-        tracing::warn!(
+        model::event!(
+            WARN,
+            ClientEvicted,
+            TargetId::mdt(self.cfg.index).label(&self.cfg.fsname),
             "{}: client {client} ({} at {}) did not come back in time and is evicted",
             TargetId::mdt(self.cfg.index).label(&self.cfg.fsname),
             c.name,

@@ -1,6 +1,7 @@
 //! What lies under which key of a metadata target's table. Byte tables: `docs/formats/mdt.md`.
 
 pub mod changelog;
+pub mod directories;
 pub mod inode;
 pub mod key;
 pub mod limits;

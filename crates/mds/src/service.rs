@@ -2,19 +2,24 @@
 //! server starts it, configures it and stops it.
 
 use crate::MdsError;
+use crate::barrier::Barrier;
 use crate::callbacks::Callbacks;
 use crate::changelog::{self, Changelog};
 use crate::core::{ClientState, Core};
+use crate::freeze;
 use crate::growing::Growing;
+use crate::labels;
 use crate::leases::LeaseState;
+use crate::lfsck::{self, Lfsck};
 use crate::locks::Locks;
+use crate::maintenance;
 use crate::mdt::{Mdt, MdtConfig};
 use crate::ops::param;
 use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
 use crate::peers::{OwnersTold, keep_shares};
 use crate::pools::OstPool;
-use crate::quotas::{Quotas, ShareBook};
+use crate::quotas::{Directories, Quotas, ShareBook};
 use crate::rebalance::Rebalance;
 use crate::relayout::{self, Movements};
 use crate::schema::value::{self, ClientRecord};
@@ -24,9 +29,11 @@ use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::stop::Stop;
 use crate::transact::Transactions;
+use crate::trash;
 use crate::tx::Tx;
 use crate::walk::walk;
 use crate::ways::Moves;
+use model::debug::CONFIG;
 use model::fid::SEQ_NORMAL;
 use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
@@ -47,21 +54,45 @@ use world::{BoxFuture, World};
 
 /// Open files that a departing client's transaction closes at a time.
 const CLOSE_AT_ONCE: usize = 200;
+/// Sequences a second that a target which is lost may have leased since 1970.
+const SEQUENCES_A_SECOND_BITS: u32 = 12;
+/// Of a FID's sequence, in inode numbers.
+const SEQUENCE_BITS: u32 = 47;
+
+/// Makes what an empty table needs of a metadata target that takes the place of a lost one, unless it has it:
+/// none of the FIDs that it hands out is one that its predecessor gave, as objects of that one may be there.
+pub fn format_successor(world: &World, db: &Arc<Db>) -> Result<(), MdsError> {
+    if db.get(key::STATE_HASH_KEY)?.is_some() {
+        return Ok(());
+    }
+    // By the clock: nobody leases so many sequences a second for years.
+    let seconds = u64::try_from(world.wall().sec).unwrap_or(0).min(u64::from(u32::MAX));
+    format_from(world, db, SEQ_NORMAL + (seconds << SEQUENCES_A_SECOND_BITS))
+}
+
+fn format_from(world: &World, db: &Arc<Db>, first: u64) -> Result<(), MdsError> {
+    assert!((SEQ_NORMAL..1 << SEQUENCE_BITS).contains(&first), "inode numbers have room for sequences");
+    let mut root = Inode::new(FileType::Directory, 0o755, 0, 0, world.wall());
+    root.parent = Fid::ROOT;
+    root.version = 1;
+    let mut txn = Txn::new();
+    txn.put(key::inode(Fid::ROOT), root.encode());
+    txn.put(key::STATE_HASH_KEY, value::encode_hash_key([world.random_u64(), world.random_u64()]));
+    txn.put(key::STATE_NEXT_SEQ, value::encode_u64(first));
+    if first > SEQ_NORMAL {
+        txn.put(key::STATE_FIRST_SEQ, value::encode_u64(first));
+    }
+    txn.put(key::STATE_INODES, value::encode_u64(1));
+    txn.put(key::STATE_OWNERS, value::encode_owners_told(None));
+    db.submit(txn)?;
+    Ok(())
+}
+
 impl Mdt {
     /// Makes the root directory and the file system's keys in an empty table. Durable before the first
     /// request is answered; [`Mdt::open`] calls it when it finds the table empty.
     pub fn format(world: &World, db: &Arc<Db>) -> Result<(), MdsError> {
-        let mut root = Inode::new(FileType::Directory, 0o755, 0, 0, world.wall());
-        root.parent = Fid::ROOT;
-        root.version = 1;
-        let mut txn = Txn::new();
-        txn.put(key::inode(Fid::ROOT), root.encode());
-        txn.put(key::STATE_HASH_KEY, value::encode_hash_key([world.random_u64(), world.random_u64()]));
-        txn.put(key::STATE_NEXT_SEQ, value::encode_u64(SEQ_NORMAL));
-        txn.put(key::STATE_INODES, value::encode_u64(1));
-        txn.put(key::STATE_OWNERS, value::encode_owners_told(None));
-        db.submit(txn)?;
-        Ok(())
+        format_from(world, db, SEQ_NORMAL)
     }
 
     /// Reads what the table knows and begins to serve, or to recover if clients were known.
@@ -92,6 +123,7 @@ impl Mdt {
             me: TargetId::mdt(cfg.index),
             port: cfg.port,
             bind: cfg.bind,
+            networks: cfg.networks.clone(),
         };
         let mdt = Arc::new(Mdt {
             sessions: Sessions::new(&world, &peers, identity),
@@ -113,12 +145,17 @@ impl Mdt {
         mdt.world.spawn("mdt rebalance", relayout::keep_even(mdt.clone()));
         mdt.world.spawn("mdt changelog", changelog::keep(mdt.clone()));
         mdt.world.spawn("mdt shares", keep_shares(mdt.clone()));
+        mdt.world.spawn("mdt trash", trash::keep(mdt.clone()));
+        mdt.world.spawn("mdt directories", labels::keep(mdt.clone()));
+        freeze::go_on(&mdt);
+        mdt.world.spawn("mdt lfsck", lfsck::keep(mdt.clone()));
         Ok(mdt)
     }
 
     /// The file system's configuration: a session with each OST, permanent parameters. Older versions than
     /// the one in use are ignored.
     pub fn set_config(self: &Arc<Self>, config: ConfigReply) {
+        tracing::debug!(target: CONFIG, "configuration {} of {}: {} targets", config.version, config.fsname, config.targets.len());
         // One at a time: each target gets one session.
         let mut version = self.config_version.lock();
         if *version > config.version {
@@ -127,7 +164,8 @@ impl Mdt {
         *version = config.version;
         self.configure_osts(&config);
         self.shared.osts.pools.configure(&config.pools());
-        let mut about = param::About::default();
+        let maintenance = maintenance::configured(self, &config);
+        let mut about = param::About { maintenance, ..param::About::default() };
         for (name, value) in &config.params {
             param::apply_permanent(self, name, value, &mut about);
         }
@@ -416,6 +454,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
     let inodes = value::decode_u64(key::STATE_INODES, &state(key::STATE_INODES, "inode count")?)?;
     let root = Inode::decode(Fid::ROOT, &state(&key::inode(Fid::ROOT), "inode")?)?;
     let (usage, _) = UsageLedger::open(db, || count_usage(db))?;
+    let directories = Directories::load(db, &usage)?;
     Ok(Shared {
         epoch: db.epoch(),
         hash_key,
@@ -425,6 +464,7 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         inodes: AtomicU64::new(inodes),
         usage,
         quotas: Quotas::load(db)?,
+        directories,
         shares: ShareBook::default(),
         outbox_seq: AtomicU64::new(1),
         leases: LeaseState::new(db.epoch()),
@@ -434,8 +474,17 @@ fn load_shared(world: &World, db: &Db) -> Result<Shared, MdsError> {
         rebalance: Rebalance::default(),
         moves: Moves::default(),
         changelog: Changelog::load(db)?,
+        barrier: Barrier::load(world, db)?,
+        lfsck: load_lfsck(db)?,
         world: world.clone(),
     })
+}
+
+/// How a check of the whole file system stands. One that nobody can read begins anew when it is ordered.
+fn load_lfsck(db: &Db) -> Result<Lfsck, MdsError> {
+    let k = key::STATE_LFSCK;
+    let state = db.get(k)?.and_then(|v| lfsck::State::decode(k, &v).map_err(|e| tracing::warn!("{e}")).ok());
+    Ok(Lfsck::new(state.unwrap_or_default()))
 }
 
 /// The clients that were known.

@@ -19,6 +19,12 @@ pub const QOS_AGE_DEFAULT_S: u64 = 5;
 pub const CALLBACK_TIMEOUT_DEFAULT_S: u64 = 20;
 /// `dom_stripesize`.
 pub const DOM_DEFAULT_BYTES: u64 = 64 << 10;
+/// `trash_max_age`.
+pub const TRASH_AGE_DEFAULT_S: u64 = 30 * 86_400;
+/// `trash_max_space`, percent.
+pub const TRASH_SPACE_DEFAULT: u64 = 10;
+/// `trash_min_free`, percent.
+pub const TRASH_FREE_DEFAULT: u64 = 5;
 /// `root_squash`, `nosquash_nids`.
 pub const SQUASH_DEFAULT: &str = "0:0";
 pub const NOSQUASH_DEFAULT: &str = "NONE";
@@ -44,6 +50,11 @@ pub struct Settings {
     pub callback_timeout_s: AtomicU64,
     /// Bytes of a file that lie with its inode where nothing asks for objects.
     pub dom_stripesize: AtomicU64,
+    /// What lies in the trash goes when it is so old (0: never for that), when all of it takes more of the
+    /// object targets' space, and when one of them has less left.
+    pub trash_max_age_s: AtomicU64,
+    pub trash_max_space: AtomicU64,
+    pub trash_min_free: AtomicU64,
     /// Who but root may change projects: members of this group. 0: nobody, -1: whoever owns the file.
     chprojid_gid: AtomicI64,
     squash: RwLock<SquashWords>,
@@ -63,6 +74,9 @@ impl Default for Settings {
             recovery_hard_s: n(RECOVERY_HARD_DEFAULT_S),
             callback_timeout_s: n(CALLBACK_TIMEOUT_DEFAULT_S),
             dom_stripesize: n(DOM_DEFAULT_BYTES),
+            trash_max_age_s: n(TRASH_AGE_DEFAULT_S),
+            trash_max_space: n(TRASH_SPACE_DEFAULT),
+            trash_min_free: n(TRASH_FREE_DEFAULT),
             chprojid_gid: AtomicI64::new(0),
             squash: RwLock::new(SquashWords {
                 rule: Squash::default(),

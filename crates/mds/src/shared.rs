@@ -1,16 +1,20 @@
 //! What operations need besides the table: keys, parameters, the OSTs, numbers that only grow.
 
+use crate::barrier::Barrier;
 use crate::changelog::Changelog;
 use crate::growing::Growing;
 use crate::leases::LeaseState;
+use crate::lfsck::Lfsck;
 use crate::osts::Osts;
-use crate::quotas::{Quotas, ShareBook};
+use crate::quotas::{Directories, Quotas, ShareBook};
 use crate::rebalance::Rebalance;
 use crate::relayout::Movements;
 use crate::settings::Settings;
 use crate::ways::Moves;
 use model::mutex::Mutex;
+use model::usage::{QuotaId, QuotaType, TRASH_LABEL};
 use model::{Errno, LayoutSpec, Timestamp};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::usage::UsageLedger;
 use wire::RequestContext;
@@ -32,6 +36,8 @@ pub struct Shared {
     pub usage: UsageLedger,
     /// What they may.
     pub quotas: Quotas,
+    /// Directories with a quota.
+    pub directories: Arc<Directories>,
     /// How much of that each target may give by itself.
     pub shares: ShareBook,
     pub outbox_seq: AtomicU64,
@@ -45,6 +51,8 @@ pub struct Shared {
     /// Directories that were moved.
     pub moves: Moves,
     pub changelog: Changelog,
+    pub barrier: Barrier,
+    pub lfsck: Lfsck,
 }
 
 /// How far a client's clock may be behind, and ahead.
@@ -54,6 +62,11 @@ const CLOCK_AHEAD_NS: i128 = 1_000_000_000;
 const WRITTEN_AHEAD_NS: i128 = 24 * 3_600_000_000_000;
 
 impl Shared {
+    /// Whether something lies in the trash.
+    pub fn has_trash(&self) -> bool {
+        self.usage.get(QuotaId { of: QuotaType::Directory, id: TRASH_LABEL }).inodes > 0
+    }
+
     /// `ENOSPC` when the host's file system is nearly full: asked by operations that need space.
     pub fn check_space(&self) -> Result<(), Errno> {
         if self.space_low.load(Ordering::Relaxed) { Err(Errno::ENOSPC) } else { Ok(()) }

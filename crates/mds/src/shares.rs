@@ -3,27 +3,38 @@
 //! more than the limit; where one is used up it looks at what all of them have and divides what is left anew.
 
 use crate::done::{Done, ReplyTo};
-use crate::quotas::{Division, ShareHolder, ShareNeeds, Want};
-use crate::schema::limits::LimitsKey;
+use crate::quotas::{Admission, Arrival, ArrivalOf, Bound, Division, ShareHolder, ShareNeeds, Want};
+use crate::schema::key;
 use crate::transact::Transactions;
 use crate::tx::Tx;
-use model::Errno;
+use model::debug::QUOTA;
 use model::planted::{self, Bug};
-use model::quota::Enforced;
-use model::usage::{QuotaId, QuotaType};
+use model::quota::{Enforced, Standing};
+use model::usage::{QuotaId, QuotaType, Usage};
+use model::{Errno, ObjectId};
 use rpc::{Import, ImportState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::RequestContext;
+use wire::msg::connect::FEATURE_DIRECTORIES;
+use wire::msg::glimpse::Glimpse;
+use wire::msg::quotactl::{QuotaAsk, Quotactl};
 use wire::msg::quotashare::{ORDERS_MAX, Quotashare, ShareChange, ShareOrder, ShareState};
+use wire::trailing::Trailing;
+use wire::{Message, RequestContext};
 use world::future::join_all;
 
 /// An object target that does not answer for so long is left out: it keeps what it has.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How often an object target is asked that does not answer.
 const TRIES_MAX: u32 = 10;
+/// How often, and for how long, it is waited until an object target was told to whom files are counted.
+const BEHIND_TRIES_MAX: u32 = 250;
+const BEHIND_WAIT: Duration = Duration::from_millis(20);
+/// How much of an arrival an object target has.
+type ArrivalLook<'a> = Pin<Box<dyn Future<Output = Result<(u16, &'a Arrival, u64), Errno>> + Send + 'a>>;
+type BytesLook<'a> = Pin<Box<dyn Future<Output = Result<u64, Errno>> + Send + 'a>>;
 /// Object targets that answer at the moment.
 type Sessions = BTreeMap<u16, Arc<Import>>;
 
@@ -56,29 +67,171 @@ impl Transactions {
         Ok(())
     }
 
+    /// More for this target, for a transaction that needs it and then runs again; who cannot have more is
+    /// denied. `EDQUOT`: somebody would get objects that he may not have.
+    pub async fn admit(&self, needs: &ShareNeeds, admission: &mut Admission<'_>) -> Result<(), Errno> {
+        assert!(!needs.ids.is_empty() || !needs.arrivals.is_empty(), "somebody's share is used up");
+        if !needs.ids.is_empty() {
+            match self.acquire(&needs.ids, Want { holder: ShareHolder::Mdt, bytes: needs.bytes }).await {
+                Err(Errno::EDQUOT) => admission.deny(&needs.ids),
+                done => done?,
+            }
+        }
+        let mut who: BTreeMap<u16, BTreeSet<QuotaId>> = BTreeMap::new();
+        for (ost, a, bytes) in self.look_at_arrivals(&needs.arrivals).await? {
+            admission.enter(ost, a, bytes);
+            who.entry(ost).or_default().extend(&a.ids);
+        }
+        for (ost, ids) in who {
+            let mut tries = 0;
+            // What was told to an object target a moment ago may be counted twice.
+            loop {
+                match self.acquire(&ids, Want { holder: ShareHolder::Ost(ost), bytes: 0 }).await {
+                    Err(Errno::EDQUOT)
+                        if tries < BEHIND_TRIES_MAX && self.shared.shares.arrivals.is_behind(ost) =>
+                    {
+                        tries += 1;
+                        self.shared.world.sleep(BEHIND_WAIT).await;
+                    }
+                    done => break done?,
+                }
+            }
+        }
+        admission.arrived(&needs.arrivals);
+        Ok(())
+    }
+
+    /// How many bytes of each arrival lie where. `EIO`: an object target does not answer.
+    async fn look_at_arrivals<'a>(
+        &'a self,
+        all: &'a [Arrival],
+    ) -> Result<Vec<(u16, &'a Arrival, u64)>, Errno> {
+        let mut asked: Vec<ArrivalLook<'_>> = Vec::new();
+        for a in all {
+            match &a.what {
+                ArrivalOf::Objects(objects, generation) => {
+                    let mut by_ost: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+                    objects.iter().for_each(|o| by_ost.entry(o.ost).or_default().push(o.id));
+                    for (ost, objects) in by_ost {
+                        // One that an administrator took out of use is not asked.
+                        let import = self.shared.osts.get(ost).and_then(|o| o.import);
+                        if let Some(import) = import.filter(|i| i.is_active()) {
+                            let look = self.bytes_of_objects(import, objects, *generation);
+                            asked.push(Box::pin(async move { Ok((ost, a, look.await?)) }));
+                        }
+                    }
+                }
+                ArrivalOf::Below(id) => {
+                    let of = QuotaId { of: QuotaType::Directory, id: *id };
+                    for (ost, import) in self.answering() {
+                        let look = self.bytes_of_owner(ost, import, of);
+                        asked.push(Box::pin(async move { Ok((ost, a, look.await?)) }));
+                    }
+                }
+            }
+        }
+        let found: Result<Vec<_>, Errno> = join_all(asked).await.into_iter().collect();
+        Ok(found?.into_iter().filter(|(_, _, bytes)| *bytes > 0).collect())
+    }
+
+    /// `EIO`: the object target does not answer.
+    async fn ask<M: Message + Send + 'static>(
+        &self,
+        import: &Arc<Import>,
+        ctx: RequestContext,
+        message: M,
+    ) -> Result<M::Reply, Errno> {
+        let asked = import.call(ctx, message, bytes::Bytes::new());
+        let answer = self.shared.world.timeout(ANSWER_MAX, asked).await;
+        answer.unwrap_or(Err(Errno::EIO)).map(|r| r.reply)
+    }
+
+    /// Objects that are gone, or moved meanwhile, have nothing.
+    async fn bytes_of_objects(
+        &self,
+        import: Arc<Import>,
+        objects: Vec<ObjectId>,
+        generation: u32,
+    ) -> Result<u64, Errno> {
+        let ctx = RequestContext { layout_generation: generation, ..RequestContext::default() };
+        let blocks = match self.ask(&import, ctx, Glimpse { objects }).await {
+            Ok(r) => r.attrs.iter().fold(0u64, |sum, a| sum.saturating_add(a.blocks)),
+            Err(Errno::ESTALE | Errno::ERELAYOUT | Errno::ELOST) => 0,
+            Err(e) => return Err(e),
+        };
+        Ok(Usage { inodes: 0, blocks }.bytes())
+    }
+
+    /// Returns when an object target was told all that stood in its outbox: what it counts is true then.
+    /// `EIO`: it is not told in time.
+    pub async fn all_told(&self, ost: u16) -> Result<(), Errno> {
+        let (mark, from) = (self.shared.next_outbox_seq(), key::outbox_prefix(ost));
+        for _ in 0..BEHIND_TRIES_MAX {
+            let first = self.db.scan(&from, &key::behind(&from), 1).map_err(|e| e.errno())?.pop();
+            let waits = first.and_then(|(k, _)| key::parse_outbox(&k)).is_some_and(|(_, seq)| seq < mark);
+            if !waits {
+                return Ok(());
+            }
+            self.shared.world.sleep(BEHIND_WAIT).await;
+        }
+        Err(Errno::EIO)
+    }
+
+    /// What an owner has on all targets that answer. `EIO`: one of them does not in time.
+    pub async fn bytes_everywhere(&self, of: QuotaId) -> Result<u64, Errno> {
+        let here = self.shared.usage.get(of).bytes();
+        let mut asked: Vec<BytesLook<'_>> = Vec::new();
+        for (ost, import) in self.answering() {
+            asked.push(Box::pin(self.bytes_of_owner(ost, import, of)));
+        }
+        let found: Result<Vec<u64>, Errno> = join_all(asked).await.into_iter().collect();
+        Ok(found?.into_iter().fold(here, u64::saturating_add))
+    }
+
+    async fn bytes_of_owner(&self, ost: u16, import: Arc<Import>, of: QuotaId) -> Result<u64, Errno> {
+        // Files may be counted to it since a moment ago.
+        self.all_told(ost).await?;
+        let message = Quotactl { ask: QuotaAsk::Of(vec![of]) };
+        let r = self.ask(&import, RequestContext::default(), message).await?;
+        Ok(r.usage.first().map_or(0, |(_, u)| u.bytes()))
+    }
+
     /// As [`Transactions::settled`]; where a share of this target is used up it gets what others have left.
     pub async fn within_shares(
         &self,
         to: &ReplyTo,
+        f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        self.within_shares_by(Some(to.client), to, f).await
+    }
+
+    /// As [`Transactions::within_shares`]; `by`: whose leases are not in its way.
+    pub async fn within_shares_by(
+        &self,
+        by: Option<rpc::ClientId>,
+        to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
-        let (mut needs, mut denied) = (ShareNeeds::default(), BTreeSet::new());
+        let (mut needs, mut arriving) = (ShareNeeds::default(), Vec::new());
+        let mut admission = Admission::new(&self.shared.shares.arrivals);
         loop {
+            let known = admission.known();
             let work = |tx: &mut Tx| {
-                tx.denied.clone_from(&denied);
+                tx.admitted.clone_from(&known);
                 let result = f(tx);
                 needs = std::mem::take(&mut tx.needs);
+                arriving = std::mem::take(&mut tx.arriving);
                 result
             };
-            let done = self.settled(to, work).await;
+            let done = self.settled_by(by, to, work).await;
             if !matches!(done.result, Err(Errno::ESHARE)) {
+                if done.result.is_ok() {
+                    admission.done(&arriving);
+                }
                 return done;
             }
-            assert!(!needs.ids.is_empty(), "somebody's share is used up");
-            match self.acquire(&needs.ids, Want { holder: ShareHolder::Mdt, bytes: needs.bytes }).await {
-                Ok(()) => {}
-                Err(Errno::EDQUOT) => denied.extend(needs.ids.iter().copied()),
-                Err(e) => return Done::error(e),
+            if let Err(e) = self.admit(&needs, &mut admission).await {
+                return Done::error(e);
             }
         }
     }
@@ -119,9 +272,13 @@ impl Transactions {
     /// that it is wanted on did not answer.
     async fn divide(&self, ids: &[QuotaId], want: Option<Want>) -> Result<bool, Errno> {
         assert!(ids.len() <= ORDERS_MAX, "an object target takes so many orders at once");
+        if ids.iter().any(|id| id.of == QuotaType::Directory) {
+            self.tell_tree().await;
+        }
         let osts = self.answering();
         let limited = self.shared.quotas.limited_types();
         let now = self.shared.world.wall().sec;
+        tracing::debug!(target: QUOTA, "shares of {ids:?} are made anew for {want:?}");
         let look = ids.iter().map(|of| ShareOrder { of: *of, change: ShareChange::Look }).collect();
         let answered = self.order_all(&osts, |_| Vec::clone(&look), None).await;
         if let Some(Want { holder: ShareHolder::Ost(index), .. }) = want
@@ -132,6 +289,11 @@ impl Transactions {
         // Who is away is told when he is back.
         self.shared.shares.known.lock().told.retain(|index, _| osts.contains_key(index));
         let before: Vec<Division> = ids.iter().filter_map(|of| self.division(*of)).collect();
+        // Whoever wants no more than he has been given is to have room for that.
+        let is_more = |w: Want| w.bytes > 0 || before.iter().any(|d| !d.has_room_for(w));
+        if want.is_some_and(|w| !is_more(w)) {
+            return Ok(true);
+        }
         let free: Vec<QuotaId> =
             ids.iter().filter(|id| !before.iter().any(|d| d.of == **id)).copied().collect();
         self.own_shares_end(&free);
@@ -155,15 +317,27 @@ impl Transactions {
 
     /// How somebody stands, as all said a moment ago; `None`: his space is not limited.
     fn division(&self, of: QuotaId) -> Option<Division> {
-        let standing = self.shared.quotas.space_of(of)?;
+        let (standing, by_pool) = self.shared.quotas.space_of(of)?;
+        // A pool that is gone limits nobody.
+        let in_pool = |(name, standing): (String, Standing)| {
+            let osts = self.shared.osts.pools.get(&name)?.osts();
+            Some(Bound { pool: Some((name, osts)), standing })
+        };
+        let forgotten = planted::on(Bug::PoolLimitForgotten);
+        let by_pool = by_pool.into_iter().filter(|_| !forgotten).filter_map(in_pool);
+        let bounds = [Bound { pool: None, standing }].into_iter().chain(by_pool).collect();
         let known = self.shared.shares.known.lock();
         let last = known.last.range((of, 0)..=(of, u16::MAX));
         let there = last.filter(|((_, o), _)| self.shared.osts.get(*o).is_some());
-        let osts = there.map(|((_, o), s)| (ShareHolder::Ost(*o), *s));
+        let with_coming = |((_, o), s): (&(QuotaId, u16), &ShareState)| {
+            let coming = self.shared.shares.arrivals.coming(of, *o);
+            (ShareHolder::Ost(*o), ShareState { used: s.used.saturating_add(coming), ..*s })
+        };
+        let osts = there.map(with_coming);
         let used = self.shared.usage.get(of).bytes();
         let here = ShareState { used, share: Some(self.shared.quotas.own_share(of).max(used)) };
         let holders = osts.chain([(ShareHolder::Mdt, here)]).collect();
-        Some(Division { of, standing, holders })
+        Some(Division { of, bounds, holders })
     }
 
     /// Sets the shares of each owner in a list, and gives each object target `others` as well.
@@ -202,19 +376,22 @@ impl Transactions {
 
     /// Since when a soft limit is exceeded is written when that begins, and taken away when it ends.
     async fn note_soft(&self, d: &Division, want: Option<Want>, now: i64) -> Result<(), Errno> {
-        let used = d.used().saturating_add(want.map_or(0, |w| w.bytes));
-        let over = d.standing.over_since_with(used, now);
-        if over.is_some() == d.standing.over_since.is_some() {
-            return Ok(());
-        }
-        let work = |tx: &mut Tx| {
-            match self.shared.quotas.with_space_over(d.of, over) {
-                Some(v) => tx.put(LimitsKey::Owner(d.of).encode(), v),
-                None => tx.delete(LimitsKey::Owner(d.of).encode()),
+        for b in &d.bounds {
+            let over = b.standing.over_since_with(d.used_with(b, want), now);
+            if over.is_some() == b.standing.over_since.is_some() {
+                continue;
             }
-            Ok(Vec::new())
-        };
-        self.transact(None, work).await.result.map(drop)
+            let pool = b.pool.as_ref().map(|(name, _)| name.as_str());
+            let work = |tx: &mut Tx| {
+                match self.shared.quotas.with_space_over(d.of, pool, over) {
+                    (k, Some(v)) => tx.put(k.encode(), v),
+                    (k, None) => tx.delete(k.encode()),
+                }
+                Ok(Vec::new())
+            };
+            self.transact(None, work).await.result?;
+        }
+        Ok(())
     }
 
     /// Gives each of these object targets its orders, at once. Which of them answered.
@@ -226,12 +403,56 @@ impl Transactions {
     ) -> BTreeSet<u16> {
         let mut all: Vec<Pin<Box<dyn Future<Output = Option<u16>> + Send + '_>>> = Vec::new();
         for (index, import) in osts {
-            let message = Quotashare { orders: orders(*index), limited };
+            let message = Quotashare { orders: orders(*index), limited, tree: Trailing(None) };
             if !message.orders.is_empty() || limited.is_some() {
                 all.push(Box::pin(self.order(*index, import.clone(), message)));
             }
         }
         join_all(all).await.into_iter().flatten().collect()
+    }
+
+    /// Object targets hear which directories with a quota lie in which, if they do not know yet.
+    pub async fn tell_tree(&self) {
+        let _one = self.shared.shares.telling.lock().await;
+        let arrivals = &self.shared.shares.arrivals;
+        let moved = arrivals.trees();
+        self.tell_tree_alone().await;
+        for (ost, fid) in moved {
+            let told = self.shared.shares.tree_told.lock().get(&ost).map(|(_, changes)| *changes);
+            if told.is_some_and(|t| t >= self.shared.directories.changes()) {
+                arrivals.told(ost, [fid].into_iter());
+            }
+        }
+    }
+
+    async fn tell_tree_alone(&self) {
+        let changes = self.shared.directories.changes();
+        let lives: BTreeMap<u16, (u64, u64)> =
+            self.answering().iter().map(|(o, i)| (*o, (i.life(), changes))).collect();
+        let known = |o: &u16, at: &(u64, u64)| self.shared.shares.tree_told.lock().get(o) == Some(at);
+        let untold: BTreeMap<u16, (u64, u64)> =
+            lives.into_iter().filter(|(o, at)| changes > 0 && !known(o, at)).collect();
+        if untold.is_empty() {
+            return;
+        }
+        let tree: Vec<(u32, u32)> = self.shared.usage.with_tree(|tree| tree.iter().collect());
+        let osts = self.answering();
+        let each = untold.iter().filter_map(|(o, at)| Some((*o, *at, osts.get(o)?.clone())));
+        let told = each.map(|(index, at, import)| {
+            let message = Quotashare { orders: Vec::new(), limited: None, tree: tree.clone().into() };
+            Box::pin(async move {
+                if import.peer_features() & FEATURE_DIRECTORIES == 0 {
+                    tracing::warn!(
+                        "OST{index:04x} is of a version that knows no quotas of directories: what lies on it is not counted to them: upgrade it"
+                    );
+                    return Some((index, at));
+                }
+                let done = self.ask(&import, RequestContext::default(), message).await;
+                matches!(done, Ok(_) | Err(Errno::ENOSYS)).then_some((index, at))
+            }) as Pin<Box<dyn Future<Output = Option<(u16, (u64, u64))>> + Send + '_>>
+        });
+        let told = join_all(told.collect()).await;
+        self.shared.shares.tree_told.lock().extend(told.into_iter().flatten());
     }
 
     /// Gives one object target its orders, and remembers what it says. If it does not answer it is told
@@ -240,17 +461,16 @@ impl Transactions {
         let ids: Vec<QuotaId> = message.orders.iter().map(|o| o.of).collect();
         let changes =
             message.limited.is_some() || message.orders.iter().any(|o| o.change != ShareChange::Look);
-        let asked = import.call(RequestContext::default(), message, bytes::Bytes::new());
-        let answer = self.shared.world.timeout(ANSWER_MAX, asked).await;
+        let answer = self.ask(&import, RequestContext::default(), message).await;
         let mut known = self.shared.shares.known.lock();
         match answer {
-            Some(Ok(r)) if r.reply.states.len() == ids.len() => {
-                let states = ids.into_iter().zip(r.reply.states);
+            Ok(r) if r.states.len() == ids.len() => {
+                let states = ids.into_iter().zip(r.states);
                 known.last.extend(states.map(|(id, s)| ((id, index), s)));
                 Some(index)
             }
             // An older one counts, and limits nobody.
-            Some(Err(Errno::ENOSYS)) => Some(index),
+            Err(Errno::ENOSYS) => Some(index),
             _ => {
                 if changes {
                     known.told.remove(&index);
@@ -260,15 +480,21 @@ impl Transactions {
         }
     }
 
-    /// Object targets that came, or did not answer when shares were changed: they are told. Soft limits whose
-    /// grace time is over hold from then on.
+    /// Object targets that came, or did not answer when shares were changed: they are told; so are all when
+    /// others are in pools. Soft limits whose grace time is over hold from then on.
     pub async fn keep_shares(&self, look_at_soft: bool) -> Result<(), Errno> {
         let book = &self.shared.shares;
         let lives: BTreeMap<u16, u64> = self.answering().iter().map(|(o, i)| (*o, i.life())).collect();
         let untold = lives.iter().any(|(o, life)| book.known.lock().told.get(o) != Some(life));
-        if untold && !planted::on(Bug::LimitChangeUntold) {
+        let pools = self.shared.osts.pools.changes();
+        let others = book.known.lock().pools != pools && self.shared.quotas.limits_by_pool();
+        if (untold || others) && !planted::on(Bug::LimitChangeUntold) {
             let tells = self.shared.quotas.limits_space() || !book.known.lock().last.is_empty();
-            book.known.lock().told.extend(lives);
+            {
+                let mut known = book.known.lock();
+                known.told.extend(lives);
+                known.pools = pools;
+            }
             if tells {
                 self.share_out_all().await?;
             }

@@ -65,7 +65,7 @@ proptest! {
         let osts = osts(&racks, across);
         let usable: Vec<&OstView> = osts.iter().filter(|o| o.space.unwrap().available > RESERVE_BYTES).collect();
         prop_assume!(!usable.is_empty());
-        let policy = Policy { threshold_rr, prio_free: 90, reserve_bytes: RESERVE_BYTES };
+        let policy = Policy { threshold_rr, prio_free: 90, reserve_bytes: RESERVE_BYTES, full_too: false };
         let mut dice = world::rng::Rng::new(seed);
         let mut allocator = Allocator::new(seed);
         for count in files {
@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn the_same_osts_in_the_same_state_give_the_same_choice(racks in racks(), count in 1i32..20, seed in any::<u64>()) {
         let osts = osts(&racks, false);
-        let policy = Policy { threshold_rr: 17, prio_free: 90, reserve_bytes: RESERVE_BYTES };
+        let policy = Policy { threshold_rr: 17, prio_free: 90, reserve_bytes: RESERVE_BYTES, full_too: false };
         let go = || {
             let mut dice = world::rng::Rng::new(seed);
             Allocator::new(seed).choose(&spec(count), &osts, policy, &mut || dice.u64())
@@ -109,7 +109,7 @@ fn placed(places: &[&str]) -> Vec<OstView> {
 }
 
 fn choose(a: &mut Allocator, count: i32, osts: &[OstView]) -> Vec<u16> {
-    let policy = Policy { threshold_rr: 100, prio_free: 90, reserve_bytes: RESERVE_BYTES };
+    let policy = Policy { threshold_rr: 100, prio_free: 90, reserve_bytes: RESERVE_BYTES, full_too: false };
     a.choose(&spec(count), osts, policy, &mut || 0).unwrap()
 }
 

@@ -67,18 +67,18 @@ impl Transactions {
         (result, out.seen)
     }
 
-    /// Waits until all owners but `by` have told what they had done when this began.
-    pub async fn owners_told(&self, by: rpc::ClientId) -> Result<(), Errno> {
+    /// Waits until all owners (but `by`) have told what they had done when this began.
+    pub async fn owners_told(&self, by: Option<rpc::ClientId>) -> Result<(), Errno> {
         let mut marks = RevokeGuard::new(&self.shared.leases);
         let wanted = {
             let _alone = self.core.write();
             let wanted = LeaseNeeds { change: Touched::new(), look: self.shared.leases.owned() };
-            if !marks.mark_conflicts(Some(by), &wanted) {
+            if !marks.mark_conflicts(by, &wanted) {
                 return Ok(());
             }
             wanted
         };
-        self.callbacks.await_cancels(Some(by), &wanted).await
+        self.callbacks.await_cancels(by, &wanted).await
     }
 
     /// Runs it, unless others own what it looks at: then says what that is.
@@ -124,26 +124,32 @@ impl Transactions {
     ) -> Done {
         let mut marks = RevokeGuard::new(&self.shared.leases);
         loop {
-            let (by, wanted) = match self.attempt(by, to, &mut f, &mut marks) {
+            let waited = match self.attempt(by, to, &mut f, &mut marks) {
                 Ok(done) => return done,
-                Err(wanted) => wanted,
+                Err(InTheWay::Leases(by, wanted)) => {
+                    assert!(
+                        !wanted.is_nothing(),
+                        "a transaction waits for what others have of what it touches"
+                    );
+                    self.callbacks.await_cancels(by, &wanted).await
+                }
+                Err(InTheWay::Barrier) => self.callbacks.await_thaw(by).await,
             };
-            assert!(!wanted.is_nothing(), "a transaction waits for what others have of what it touches");
-            if let Err(e) = self.callbacks.await_cancels(by, &wanted).await {
+            if let Err(e) = waited {
                 return Done::error(e);
             }
         }
     }
 
-    /// Runs and submits it, unless other clients have leases: then says what it would change, which is
-    /// marked, and whose own leases are not in its way.
+    /// Runs and submits it, unless other clients have leases (then what it would change is marked), or it
+    /// would change something while the target is frozen.
     fn attempt(
         &self,
         by: Option<rpc::ClientId>,
         to: Option<&ReplyTo>,
         f: &mut impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno>,
         marks: &mut RevokeGuard,
-    ) -> Result<Done, (Option<rpc::ClientId>, LeaseNeeds)> {
+    ) -> Result<Done, InTheWay> {
         let mut core = self.core.write();
         marks.clear();
         if to.is_some_and(|t| !core.clients.contains_key(&t.client)) {
@@ -163,16 +169,24 @@ impl Transactions {
         // What is done again was allowed the first time, and others wait until it is done. What is reclaimed
         // must not wait for owners either: they tell nothing before recovery is over.
         let again = to.is_none_or(|t| t.replay) && self.recovery.recovering();
+        if !again && result.is_ok() && !out.pending.is_empty() && self.shared.barrier.holds() {
+            return Err(InTheWay::Barrier);
+        }
         if !again && marks.mark_conflicts(by, &wanted) {
-            return Err((by, wanted));
+            return Err(InTheWay::Leases(by, wanted));
         }
         if result.is_ok() && !again && self.shared.quotas.is_active() {
-            let dirs = LeaseNeeds { look: self.dirs_near_limits(&out.usage), ..LeaseNeeds::default() };
+            let mut look = self.dirs_near_limits(&out.usage);
+            if !out.recounted.is_empty() {
+                let owned = self.shared.leases.owned_dirs();
+                look.extend(owned.into_iter().filter(|(fid, _)| out.recounted.contains(fid)));
+            }
+            let dirs = LeaseNeeds { look, ..LeaseNeeds::default() };
             if out.owned {
                 // It waits for nobody, and is asked to do nothing more by itself.
                 self.callbacks.ask_for(&dirs);
             } else if marks.mark_conflicts(None, &dirs) {
-                return Err((None, dirs));
+                return Err(InTheWay::Leases(None, dirs));
             }
         }
         match result {
@@ -203,7 +217,10 @@ impl Transactions {
         let mut dirs = self.shared.leases.owned_dirs();
         let mut view = self.db.view();
         dirs.retain(|fid, _| match view.get(&key::inode(*fid)) {
-            Ok(Some(v)) => Inode::decode_shown(*fid, &v).map_or(true, |i| i.owner().quota_ids().any(&wanted)),
+            Ok(Some(v)) => {
+                let of = |i: Inode| self.shared.usage.quota_ids(i.owner()).into_iter().any(&wanted);
+                Inode::decode_shown(*fid, &v).map_or(true, of)
+            }
             Ok(None) => false,
             // Nobody knows whose it is.
             Err(_) => true,
@@ -275,7 +292,8 @@ impl Transactions {
             let wall = || self.shared.world.wall().sec;
             let over = self.shared.quotas.over_since(&self.shared.usage, &out.usage, wall);
             txn.writes.extend(over.into_iter().map(|(k, v)| (k.encode(), v)));
-            let limits: Vec<_> = txn.writes.iter().filter(|(k, _)| k[0] == key::LIMITS).cloned().collect();
+            let known = [key::LIMITS, key::DIRECTORY, key::UNSETTLED];
+            let known: Vec<_> = txn.writes.iter().filter(|(k, _)| known.contains(&k[0])).cloned().collect();
             let records = self.shared.changelog.number(out.records);
             let (written, bytes) = (records.len(), records.iter().map(|(_, v)| v.len() as u64).sum());
             txn.writes.extend(records.into_iter().map(|(k, v)| (k, Some(v))));
@@ -291,8 +309,12 @@ impl Transactions {
             self.shared.moves.record(out.moved);
             self.shared.inodes.store(inodes, Ordering::Relaxed);
             self.shared.changelog.wrote(written, bytes);
-            for (k, v) in limits {
-                let adopted = self.shared.quotas.adopt(&k, v.as_deref());
+            for (k, v) in known {
+                let Shared { quotas, directories, usage, .. } = &*self.shared;
+                let adopted = match k[0] {
+                    key::LIMITS => quotas.adopt(&k, v.as_deref()),
+                    _ => directories.adopt(&k, v.as_deref(), usage),
+                };
                 adopted.expect("what was written a moment ago is read");
             }
             if let Some(state) = log_state {
@@ -322,6 +344,11 @@ impl Transactions {
         }
     }
 
+    /// Returns when nothing is frozen. `ESHUTDOWN` when the target stops.
+    pub async fn thawed(&self) -> Result<(), Errno> {
+        self.callbacks.await_thaw(None).await
+    }
+
     fn log_changed(&self, bytes: &[u8]) {
         if let Ok(s) = schema::changelog::LogState::decode(key::STATE_CHANGELOG, bytes) {
             self.shared.changelog.adopt(s);
@@ -338,6 +365,16 @@ impl Transactions {
     pub async fn settled(
         &self,
         to: &ReplyTo,
+        f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
+    ) -> Done {
+        self.settled_by(Some(to.client), to, f).await
+    }
+
+    /// As [`Transactions::settled`]; `by`: whose leases are not in its way.
+    pub async fn settled_by(
+        &self,
+        by: Option<rpc::ClientId>,
+        to: &ReplyTo,
         mut f: impl FnMut(&mut Tx) -> Result<Vec<u8>, Errno> + Send,
     ) -> Done {
         let (mut ways, mut tries) = (Ways::default(), 0);
@@ -350,7 +387,7 @@ impl Transactions {
                 ways = tx.ways.clone();
                 result
             };
-            let done = self.transact(Some(to), work).await;
+            let done = self.transact_by(by, Some(to), work).await;
             match done.result {
                 Err(Errno::EGROWING) => {
                     let _ = ends.changed().await;
@@ -381,6 +418,14 @@ impl Transactions {
         };
         self.callbacks.await_cancels(None, &wanted).await
     }
+}
+
+/// What a transaction has to wait for.
+enum InTheWay {
+    /// What clients have of what it touches; not the leases of this one.
+    Leases(Option<rpc::ClientId>, LeaseNeeds),
+    /// Nothing is modified for a while.
+    Barrier,
 }
 
 /// The answer, once it may be given: when what it shows of others is durable (with `ack=durable`,

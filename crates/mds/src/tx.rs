@@ -5,7 +5,7 @@ use crate::changelog::Notes;
 use crate::growing::Freeze;
 use crate::leases::{self, Touched};
 use crate::opens::{Open, OpenChange, Opens};
-use crate::quotas::ShareNeeds;
+use crate::quotas::{Admitted, Arrival, ArrivalOf, ShareNeeds};
 use crate::schema::inode::CountedAs;
 use crate::schema::value::{self, OrphanKind, OutboxRecord};
 use crate::schema::{DentryValue, Inode, Lease, key};
@@ -17,8 +17,9 @@ use ldlm::Mode;
 use model::changelog::Record;
 use model::inode_rules::{self, NamesChange};
 use model::layout::LayoutObject;
+use model::nodemap::Owner;
 use model::planted::{self, Bug};
-use model::usage::{QuotaId, UsageChange};
+use model::usage::{QuotaId, Usage, UsageChange};
 use model::{Errno, Fid, FileType, Layout, LayoutSpec, ObjectId, Timestamp, limits};
 use rpc::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,7 @@ pub struct Savepoint {
     opens: usize,
     inodes: i64,
     counted: usize,
+    arriving: usize,
     records: usize,
 }
 
@@ -101,8 +103,18 @@ pub struct Tx<'a> {
     /// For the changelog.
     pub notes: Notes<'a>,
     /// Who cannot have more space, and whose share of this target would be exceeded.
-    pub denied: BTreeSet<QuotaId>,
+    pub admitted: Admitted,
     pub needs: ShareNeeds,
+    /// Objects that somebody gets whose space is limited.
+    pub arriving: Vec<Arrival>,
+    /// A tree that has to be counted to this directory with a quota before it moves.
+    pub relabel: Option<(Fid, u32)>,
+    /// The tree that is counted elsewhere by this transaction before it moves, and what it takes from where.
+    pub mover: Option<Fid>,
+    pub left: Vec<(u32, Usage)>,
+    /// Directories that are counted elsewhere from now on. Whoever has one for himself may make files there
+    /// by what was his before: he is asked to tell first.
+    pub recounted: Vec<Fid>,
 }
 
 /// A request is done again after a restart, to the end it had the first time.
@@ -138,6 +150,8 @@ pub struct Outcome {
     pub claims: Touched,
     /// Directories that got another parent.
     pub moved: Vec<Fid>,
+    /// Directories that are counted elsewhere from now on.
+    pub recounted: Vec<Fid>,
     /// Files whose data is frozen from now on.
     pub freezes: Vec<Freeze>,
     /// For the changelog.
@@ -178,8 +192,13 @@ impl<'a> Tx<'a> {
             ways: Ways::default(),
             freezes: Vec::new(),
             notes: Notes::new(&shared.changelog),
-            denied: BTreeSet::new(),
+            admitted: Admitted::default(),
+            arriving: Vec::new(),
             needs: ShareNeeds::default(),
+            relabel: None,
+            mover: None,
+            left: Vec::new(),
+            recounted: Vec::new(),
         }
     }
 
@@ -228,24 +247,47 @@ impl<'a> Tx<'a> {
     pub fn check_limits(&mut self, root: bool, wall: Timestamp) -> Result<(), Errno> {
         let quotas = &self.shared.quotas;
         let done = self.is_replay() || self.owned.as_ref().is_some_and(|o| o.promised);
-        if done || root || self.counted.is_empty() || !quotas.is_active() {
+        let nothing = self.counted.is_empty() && self.arriving.is_empty();
+        if done || root || nothing || !quotas.is_active() {
             return Ok(());
         }
-        let change = self.usage_change();
-        quotas.check(&self.shared.usage, &change, wall.sec)?;
-        let needs = quotas.short_of_space(&self.shared.usage, &change);
-        if needs.ids.is_empty() {
-            return Ok(());
+        let Shared { usage, directories, .. } = self.shared;
+        let change = usage.concerns(&self.usage_change());
+        if directories.is_settling() && quotas.limits_directory(&change) {
+            return Err(Errno::EGROWING);
         }
-        if needs.ids.iter().any(|id| self.denied.contains(id)) {
+        quotas.check(usage, &change, &directories.held(self.mover, usage), wall.sec)?;
+        let needs = quotas.short_of_space(usage, &change);
+        if needs.ids.iter().any(|id| self.admitted.denied.contains(id)) {
             return Err(Errno::EDQUOT);
         }
-        self.needs = needs;
+        let arrivals: Vec<Arrival> =
+            self.arriving.iter().filter(|a| !self.admitted.has(a)).cloned().collect();
+        if needs.ids.is_empty() && arrivals.is_empty() {
+            return Ok(());
+        }
+        self.needs = ShareNeeds { arrivals, ..needs };
         Err(Errno::ESHARE)
     }
 
+    /// What a file has on object targets comes to be counted to somebody else.
+    fn arrives(&mut self, fid: Fid, i: &Inode, from: Owner, to: Owner) {
+        let Shared { usage, quotas, .. } = self.shared;
+        if from == to || !quotas.is_active() || i.objects().next().is_none() {
+            return;
+        }
+        let had = usage.quota_ids(from);
+        let new = usage.quota_ids(to).into_iter().filter(|id| !had.contains(id));
+        let ids: BTreeSet<QuotaId> = new.filter(|id| quotas.is_space_limited(*id)).collect();
+        if !ids.is_empty() {
+            let generation = i.layout.as_ref().map_or(0, |l| l.generation);
+            let what = ArrivalOf::Objects(i.objects().copied().collect(), generation);
+            self.arriving.push(Arrival { fid, ids, what });
+        }
+    }
+
     /// What the transaction does to what owners use.
-    fn usage_change(&self) -> UsageChange {
+    pub fn usage_change(&self) -> UsageChange {
         assert!(self.counted.iter().all(|(was, is)| was.0 != is.0), "what changes nothing is not counted");
         let mut usage = UsageChange::default();
         self.counted.iter().for_each(|(was, is)| usage.changed(was.0, is.0));
@@ -334,6 +376,11 @@ impl<'a> Tx<'a> {
         *self.claims.entry(fid).or_default() |= bits::LAYOUT;
     }
 
+    /// Names in a directory are removed otherwise from now on: nobody has it for himself before it is so.
+    pub fn withdraw_directory(&mut self, fid: Fid) {
+        *self.claims.entry(fid).or_default() |= bits::DIRECTORY;
+    }
+
     /// Exclusive leases on what an owner's operations made and left.
     pub fn grant_made(&mut self) -> Result<Vec<(Fid, Grant)>, Errno> {
         assert!(self.owned.is_some(), "only an owner is granted what its operations made");
@@ -366,6 +413,7 @@ impl<'a> Tx<'a> {
             looked: self.looked.unwrap_or_default(),
             claims: self.claims,
             moved: self.ways.moved,
+            recounted: self.recounted,
             freezes: self.freezes,
             records: self.notes.records,
             owned: self.owned.is_some(),
@@ -406,6 +454,7 @@ impl<'a> Tx<'a> {
             opens: self.changes.len(),
             inodes: self.inodes,
             counted: self.counted.len(),
+            arriving: self.arriving.len(),
             records: self.notes.records.len(),
         }
     }
@@ -422,6 +471,7 @@ impl<'a> Tx<'a> {
         }
         self.inodes = s.inodes;
         self.counted.truncate(s.counted);
+        self.arriving.truncate(s.arriving);
         self.notes.records.truncate(s.records);
         let kept: Vec<_> = self.changes.drain(..).take(s.opens).collect();
         self.handles.clear();
@@ -537,7 +587,11 @@ impl<'a> Tx<'a> {
     pub fn put_inode(&mut self, fid: Fid, i: &mut Inode) {
         inode_rules::written(i);
         let is = CountedAs(Some(i.usage()));
-        self.count(std::mem::replace(&mut i.counted, is), is);
+        let was = std::mem::replace(&mut i.counted, is);
+        if let (Some((from, _)), Some((to, _))) = (was.0, is.0) {
+            self.arrives(fid, i, from, to);
+        }
+        self.count(was, is);
         self.put(key::inode(fid), i.encode());
     }
 
@@ -555,7 +609,7 @@ impl<'a> Tx<'a> {
         }
         let (owner, as_of) = (i.owner(), i.ctime);
         let objects: Vec<_> = i.objects().copied().collect();
-        self.tell_osts(&objects, |objects| OutboxRecord::Owner(OwnerOf { file: fid, owner, as_of, objects }));
+        self.tell_osts(&objects, |objects| OutboxRecord::Owner(OwnerOf::new(fid, owner, as_of, objects)));
     }
 
     /// A new inode with its objects' reverse index.
@@ -754,7 +808,9 @@ impl<'a> Tx<'a> {
         self.remove_data(fid, &i)?;
         let objects: Vec<_> = i.objects().copied().collect();
         self.give_up_objects(&objects);
-        self.count(i.counted, CountedAs(None));
+        if !(planted::on(Bug::OrphanUncounted) && self.orphan(fid)?.is_some()) {
+            self.count(i.counted, CountedAs(None));
+        }
         self.delete(key::inode(fid));
         self.delete(key::orphan(fid));
         self.inodes -= 1;

@@ -68,5 +68,6 @@ transactional! {
     Fetch: msg::fetch::Fetch => ops::fetch::run;
     Ostfiles: msg::ostfiles::Ostfiles => ops::ostfiles::run;
     Changelogclear: msg::changelogclear::Changelogclear => ops::changelogclear::run;
+    Trashlist: msg::trashlist::Trashlist => ops::trashlist::run;
     Fallocate: msg::fallocate::Fallocate => ops::fallocate::run;
 }

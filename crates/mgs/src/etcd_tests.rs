@@ -75,6 +75,7 @@ fn client(lab: &Lab, n: u8) -> Arc<Import> {
         nids,
         port: PORT,
         bind: None,
+        networks: Default::default(),
         client_uuid: [n; 16],
         client_name: format!("node {n}"),
         slots: 4,

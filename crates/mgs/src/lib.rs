@@ -10,10 +10,12 @@ mod clients;
 pub mod etcd;
 #[cfg(test)]
 mod etcd_tests;
+pub mod history;
 mod ops;
 mod params;
 pub mod pools;
 pub mod registration;
+pub mod restore;
 mod service;
 mod state;
 #[cfg(test)]

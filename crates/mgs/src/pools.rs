@@ -1,6 +1,7 @@
 //! OST pools: what `lctl pool_new` and its sisters change. They lie in the file system's record as tagged
 //! values, and go to every node with the configuration.
 
+use crate::history::Origin;
 use crate::registration::{Refused, TAG_POOL};
 use crate::service::Mgs;
 use crate::state::{FsRecord, MgsState, encode, forget_params, fs_key};
@@ -30,6 +31,18 @@ pub struct PoolOrder {
     pub verb: PoolVerb,
 }
 
+impl PoolOrder {
+    /// The command that gives it.
+    fn command(&self) -> &'static str {
+        match self.verb {
+            PoolVerb::New => "pool_new",
+            PoolVerb::Destroy => "pool_destroy",
+            PoolVerb::Add(_) => "pool_add",
+            PoolVerb::Remove(_) => "pool_remove",
+        }
+    }
+}
+
 /// What came of a [`PoolOrder`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolChange {
@@ -57,7 +70,7 @@ impl FsRecord {
     }
 
     /// Takes the place of the pool of this name; `None`: there is none any more.
-    fn set_pool(&mut self, name: &str, pool: Option<&Pool>) {
+    pub(crate) fn set_pool(&mut self, name: &str, pool: Option<&Pool>) {
         let is_it = |bytes: &[u8]| Pool::decode(bytes).is_some_and(|p| p.name == name);
         self.extra.retain(|(tag, bytes)| *tag != TAG_POOL || !is_it(bytes));
         self.extra.extend(pool.map(|p| (TAG_POOL, p.encode())));
@@ -178,7 +191,7 @@ impl Mgs {
             })?;
             Ok(())
         };
-        let done = match self.change(None, change, |s| Ok(s.version)) {
+        let done = match self.change(None, Origin::here(order.command()), change, |s| Ok(s.version)) {
             Ok(done) => done,
             Err(e) => return Err((e, why.unwrap_or_else(|| e.text().to_string()))),
         };

@@ -84,11 +84,28 @@ pub enum Order {
     Retire,
 }
 
+impl Order {
+    /// The command that gives it, about a target.
+    pub(crate) fn command(&self, label: &str) -> String {
+        let words = match self {
+            Order::Show => "",
+            Order::Open => " replace",
+            Order::Close => " no-replace",
+            Order::Epoch(_) => " epoch",
+            Order::Nids(_) => " nids",
+            Order::NewKey => " new-key",
+            Order::Remove => " remove",
+            Order::Retire => return format!("remove {label}"),
+        };
+        format!("registration {label}{words}")
+    }
+}
+
 /// Why not, for scripts and for people.
 pub type Refused = (Errno, String);
 
 impl FsRecord {
-    fn is_open(&self, target: TargetId) -> bool {
+    pub(crate) fn is_open(&self, target: TargetId) -> bool {
         self.extra.iter().any(|(t, v)| *t == TAG_OPENED && **v == target.to_u32().to_le_bytes())
     }
 
@@ -114,6 +131,12 @@ impl FsRecord {
         self.extra.retain(|(t, v)| *t != TAG_RETIRED || !v.starts_with(&number));
         self.extra.extend(target_uuid.map(|u| (TAG_RETIRED, [&number[..], &u].concat())));
         assert_eq!(self.retired(target), target_uuid, "an index is retired once");
+    }
+
+    /// Those that were taken out for good.
+    pub(crate) fn retired_targets(&self) -> impl Iterator<Item = TargetId> + '_ {
+        let number = |v: Vec<u8>| Some(u32::from_le_bytes(v.try_into().ok()?));
+        self.retired_extras().filter_map(move |(_, v)| TargetId::from_u32(number(v)?))
     }
 
     /// As nodes are told of them.
@@ -186,6 +209,30 @@ impl FsRecord {
 }
 
 impl MgsState {
+    /// The index of a target that has none: the one that it was given already, or the first that neither is,
+    /// nor was, another target's. `EINVAL`: there is none for this kind; `ENOSPC`: all are taken.
+    pub(crate) fn next_index(
+        &self,
+        fsname: &str,
+        kind: TargetKind,
+        target_uuid: [u8; 16],
+    ) -> Result<TargetId, Errno> {
+        if kind != TargetKind::Ost {
+            return Err(Errno::EINVAL);
+        }
+        let Some(fs) = self.file_systems.get(fsname) else { return Ok(TargetId::ost(0)) };
+        let of_kind = || fs.targets.iter().filter(|t| t.target.kind == kind);
+        if let Some(known) = of_kind().find(|t| t.target_uuid == target_uuid) {
+            return Ok(known.target);
+        }
+        let taken: BTreeSet<u16> = of_kind().map(|t| t.target.index).collect();
+        let is_free = |i: &u16| !taken.contains(i) && fs.retired(TargetId::ost(*i)).is_none();
+        let last = u16::try_from(model::limits::OST_INDEX_MAX).unwrap_or(u16::MAX);
+        let free = (0..=last).find(is_free).ok_or(Errno::ENOSPC)?;
+        assert!(TargetId::ost(free).is_assigned(), "an index that is given is one");
+        Ok(TargetId::ost(free))
+    }
+
     /// Adds or renews a target. `fresh` is used if this is the file system's first one, whichever target that
     /// is: MDT0000 may come later. `EADDRINUSE`: another target has this index; `EACCES`: and nobody allowed
     /// that it is replaced; `EINVAL`: it belongs to another file system of this name, or its name, index,
@@ -283,9 +330,7 @@ impl MgsState {
     /// Of a target that was taken out for good.
     fn find_retired(&self, label: &str) -> Option<TargetId> {
         let (fsname, _) = label.rsplit_once('-')?;
-        let retired = self.file_systems.get(fsname)?.retired_extras();
-        let mut all = retired.filter_map(|(_, v)| TargetId::from_u32(u32::from_le_bytes(v.try_into().ok()?)));
-        all.find(|t| t.label(fsname) == label)
+        self.file_systems.get(fsname)?.retired_targets().find(|t| t.label(fsname) == label)
     }
 
     /// Does what an administrator wants of the registration of `label`.

@@ -163,3 +163,22 @@ fn an_index_that_was_removed_for_good_is_free_for_a_replacement_alone() {
     t.order("demo-OST0006", Order::Retire).unwrap();
     assert!(told(&t), "once more");
 }
+
+#[test]
+fn who_has_no_index_gets_the_next_free_one() {
+    let mut t = Rig::default();
+    let next = |t: &Rig, uuid: u8| t.s.next_index("demo", TargetKind::Ost, [uuid; 16]);
+    assert_eq!(next(&t, 1), Ok(TargetId::ost(0)), "the first of a file system that nobody knows");
+    for i in [0, 1, 3] {
+        t.register("demo", 0, entry(TargetId::ost(i), i as u8 + 1, 1), false).unwrap();
+    }
+    assert_eq!(next(&t, 9), Ok(TargetId::ost(2)));
+    assert_eq!(next(&t, 4), Ok(TargetId::ost(3)), "it was given one and did not hear of it");
+    t.s.set_param("osc.demo-OST0001*.active", "0", false, &mut Txn::new()).unwrap();
+    t.order("demo-OST0001", Order::Retire).unwrap();
+    assert_eq!(next(&t, 9), Ok(TargetId::ost(2)), "one that is retired is not given");
+    t.register("demo", 0, entry(TargetId::ost(2), 9, 1), false).unwrap();
+    assert_eq!(next(&t, 10), Ok(TargetId::ost(4)));
+    assert_eq!(t.s.next_index("other", TargetKind::Ost, [1; 16]), Ok(TargetId::ost(0)), "each its own");
+    assert_eq!(t.s.next_index("demo", TargetKind::Mdt, [1; 16]), Err(Errno::EINVAL));
+}

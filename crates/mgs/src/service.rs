@@ -2,6 +2,7 @@
 
 use crate::book::Book;
 use crate::clients::{self, Clients};
+use crate::history::{self, Origin};
 use crate::ops::{self, Done};
 use crate::registration::{Order, Refused};
 use crate::state::{MgsState, read_configuration};
@@ -69,6 +70,7 @@ impl Mgs {
     pub(crate) fn change<R: serde::Serialize>(
         &self,
         req: Option<&Incoming>,
+        origin: Origin,
         change: impl FnOnce(&mut MgsState, &mut Txn) -> Result<(), Errno>,
         reply: impl FnOnce(&MgsState) -> Result<R, Errno>,
     ) -> Result<Done, Errno> {
@@ -78,6 +80,7 @@ impl Mgs {
         change(&mut next, &mut txn)?;
         if next != *state {
             next.next_version(&mut txn);
+            history::record(&state, &mut next, &origin, self.world.wall().sec, &mut txn);
         }
         assert!(next == *state || next.version > state.version, "what is new has a version of its own");
         let body = wire::encode_message(&reply(&next)?);
@@ -97,6 +100,12 @@ impl Mgs {
     /// The configuration of a file system, for targets in the same process and for tests.
     pub fn config(&self, fsname: &str) -> Result<wire::msg::config::ConfigReply, Errno> {
         self.state(|s| s.config(fsname))
+    }
+
+    /// By which servers of a file system know each other. `None`: there is no such one, or none of its
+    /// servers has registered since keys are known.
+    pub fn server_key(&self, fsname: &str) -> Option<wire::proof::Key> {
+        self.state(|s| s.file_systems.get(fsname).and_then(crate::FsRecord::server_key))
     }
 
     /// Waits until what was done is durable, and tells everybody if the configuration is newer than `before`.
@@ -120,7 +129,8 @@ impl Mgs {
     /// As [`MgsState::set_param`].
     pub async fn set_permanent(&self, name: &str, value: &str, delete: bool) -> Result<(), Errno> {
         let before = self.state(|s| s.version);
-        let done = self.change(None, |s, txn| s.set_param(name, value, delete, txn), |_| Ok(()))?;
+        let origin = Origin::here(if delete { "set_param -P -d" } else { "set_param -P" });
+        let done = self.change(None, origin, |s, txn| s.set_param(name, value, delete, txn), |_| Ok(()))?;
         self.announce(&done, before).await
     }
 
@@ -140,7 +150,7 @@ impl Mgs {
                 e
             })
         };
-        let done = match self.change(None, change, |_| Ok(())) {
+        let done = match self.change(None, Origin::here(order.command(label)), change, |_| Ok(())) {
             Ok(done) => done,
             Err(e) => return Err((e, why.unwrap_or_else(|| e.text().to_string()))),
         };

@@ -2,6 +2,7 @@
 //! `docs/formats/mgt.md`.
 
 use crate::book::Book;
+use crate::history::{self, History};
 use model::{Errno, TargetId, target};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ const PARAM_MAX_BYTES: usize = 4096;
 /// All permanent parameters together: they travel in one message.
 const PARAMS_TOTAL_MAX_BYTES: usize = 1 << 20;
 
+/// Entries of the history that are read: a later version may keep more of them.
+const HISTORY_READ_MAX: usize = 1 << 20;
+
 /// What is stored of one file system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FsRecord {
@@ -38,6 +42,7 @@ pub struct MgsState {
     pub version: u64,
     pub file_systems: BTreeMap<String, FsRecord>,
     pub params: BTreeMap<String, String>,
+    pub history: History,
 }
 
 pub(crate) fn fs_key(fsname: &str) -> Vec<u8> {
@@ -67,7 +72,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, vec![RECORD_VERSION]).expect("plain data encodes")
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
     let damaged = |why: String| StoreError::Damaged { what: "configuration", path: what.to_string(), why };
     match bytes.split_first() {
         Some((&RECORD_VERSION, rest)) => {
@@ -111,6 +116,9 @@ pub fn read_configuration(db: &dyn Book) -> Result<MgsState, StoreError> {
         let value = decode(&name, &v)?;
         s.params.insert(name, value);
     }
+    let (from, to) = history::KEYS;
+    let covered = db.get(history::covered_key())?;
+    s.history = History::read(s.version, covered.as_deref(), db.scan(&from, &to, HISTORY_READ_MAX)?);
     Ok(s)
 }
 
@@ -121,6 +129,7 @@ impl MgsState {
         txn.put(VERSION_KEY, encode(&self.version));
         self.file_systems.iter().for_each(|(name, fs)| txn.put(fs_key(name), encode(fs)));
         self.params.iter().for_each(|(name, value)| txn.put(param_key(name), encode(value)));
+        self.history.all(self.version, &mut txn);
         txn
     }
 
@@ -171,13 +180,19 @@ impl MgsState {
             assert!(self.params.len() <= PARAMS_MAX, "permanent parameters are bounded");
         }
         match active_of(name) {
+            // What is said of a target that is not there any more can be taken back.
+            Some((fsname, target)) if delete && !self.has_target(&fsname, target) => Ok(()),
             Some((fsname, target)) => self.set_active(&fsname, target, delete || value != "0", txn),
             None => Ok(()),
         }
     }
 
+    pub(crate) fn has_target(&self, fsname: &str, target: TargetId) -> bool {
+        self.file_systems.get(fsname).is_some_and(|fs| fs.targets.iter().any(|t| t.target == target))
+    }
+
     /// `lctl deactivate` on the MGS, for good: nodes stop using the target, or use it again.
-    fn set_active(
+    pub(crate) fn set_active(
         &mut self,
         fsname: &str,
         target: TargetId,

@@ -2,6 +2,7 @@
 //! clients.
 
 use crate::registration::Order;
+use crate::restore::{ConfigAnswer, ConfigOrder};
 use crate::testing::{Open, TheirServer, key_of, register};
 use crate::{Mgs, load_config};
 use bytes::Bytes;
@@ -82,6 +83,7 @@ impl Site {
             nids: vec![Nid { addr: ip(1), net: 0 }],
             port: PORT,
             bind: None,
+            networks: Default::default(),
             client_uuid: [n; 16],
             client_name: format!("node {n}"),
             slots: 4,
@@ -414,6 +416,7 @@ fn nobody_on_the_network_is_an_administrator_nor_a_target_without_proof() {
                 nids: vec![Nid { addr: ip(1), net: 0 }],
                 port: PORT,
                 bind: None,
+                networks: Default::default(),
                 client_uuid: [9; 16],
                 client_name: "somebody".into(),
                 slots: 4,
@@ -423,5 +426,50 @@ fn nobody_on_the_network_is_an_administrator_nor_a_target_without_proof() {
         );
         assert_eq!(ask(&i, permanent("osc.*.checksums", "0")).await.err(), Some(Errno::EPERM));
         assert_eq!(ask(&i, target("demo", TargetId::ost(0), 20, 1)).await.err(), Some(Errno::EPERM));
+    });
+}
+
+#[test]
+fn the_history_survives_power_cuts_and_names_who_changed_what() {
+    let mut site = Site::new(77);
+    let lab = site.lab.clone();
+    lab.run(async move {
+        site.start().await;
+        let (_, c) = site.client(7, Arc::new(TheirServer));
+        register(&c, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+        let mgs = site.mgs.clone().unwrap();
+        for value in ["8", "16"] {
+            mgs.set_permanent("osc.*.max_rpcs_in_flight", value, false).await.unwrap();
+        }
+        let history = |mgs: &Arc<Mgs>| {
+            let mgs = mgs.clone();
+            async move {
+                match mgs.configure(&ConfigOrder::History(100)).await.unwrap() {
+                    ConfigAnswer::History(h) => h,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let all = history(&mgs).await;
+        assert_eq!(all.iter().map(|v| v.version).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((all[0].by.as_str(), all[0].how.as_str()), ("10.0.0.7@tcp", "register"));
+        assert_eq!((all[2].by.as_str(), all[2].how.as_str()), ("MGS host", "set_param -P"));
+        let roll = |dry| ConfigOrder::Rollback(2, dry);
+        match mgs.configure(&roll(true)).await.unwrap() {
+            ConfigAnswer::Changes(c) => assert_eq!((c.changes.len(), c.applied, c.to), (1, false, 3)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(history(&mgs).await, all, "a dry run changes nothing");
+        mgs.configure(&roll(false)).await.unwrap();
+        let all = history(&mgs).await;
+        assert_eq!(all.last().unwrap().how, "config rollback 2");
+        for seed in 0..3 {
+            drop(mgs.clone());
+            site.crash(seed);
+            site.start().await;
+            assert_eq!(history(&site.mgs.clone().unwrap()).await, all, "restart {seed}");
+        }
+        let config = site.mgs.as_ref().unwrap().config("demo").unwrap();
+        assert_eq!(config.params, [("osc.*.max_rpcs_in_flight".to_string(), "8".to_string())]);
     });
 }

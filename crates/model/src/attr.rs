@@ -1,5 +1,6 @@
 //! Attributes of a file as POSIX shows them, and changes to them.
 
+use crate::nodemap::Owner;
 use crate::{Fid, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ pub enum FileType {
 }
 
 impl FileType {
+    pub fn is_device(self) -> bool {
+        matches!(self, FileType::CharDevice | FileType::BlockDevice)
+    }
+
     /// The `S_IFMT` bits.
     pub fn mode_bits(self) -> u32 {
         match self {
@@ -68,8 +73,9 @@ pub struct Attr {
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
-    /// Device number of device nodes, in Linux's `makedev` encoding.
-    pub rdev: u64,
+    /// [`Attr::device`] of a device node, [`Attr::directory`] of any other file: the messages of the first
+    /// version have room for one of them.
+    pub special: u64,
     /// Bytes.
     pub size: u64,
     /// Allocated space in 512-byte blocks.
@@ -89,6 +95,22 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// Device number of a device node, in Linux's `makedev` encoding; 0 of other files.
+    pub fn device(&self) -> u64 {
+        if self.kind.is_device() { self.special } else { 0 }
+    }
+
+    /// The innermost directory with a quota that the file is counted to; 0: none. Of device nodes only the
+    /// metadata target knows it.
+    pub fn directory(&self) -> u32 {
+        if self.kind.is_device() { 0 } else { u32::try_from(self.special).unwrap_or(0) }
+    }
+
+    /// To whom it is counted.
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, projid: self.projid, directory: self.directory() }
+    }
+
     /// `st_mode`.
     pub fn st_mode(&self) -> u32 {
         self.kind.mode_bits() | (self.mode & 0o7777)

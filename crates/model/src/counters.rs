@@ -40,7 +40,7 @@ impl CounterDecl {
     }
 
     /// Whether its samples have a size, of which least, most and sums are shown; the others only happen.
-    fn has_size(&self) -> bool {
+    pub fn has_size(&self) -> bool {
         !matches!(self.unit, "reqs" | "pages")
     }
 }

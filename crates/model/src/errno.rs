@@ -86,6 +86,7 @@ errnos! {
     // Within a client.
     EUNINIT = 1006, "Range of the file has no objects yet";
     // Within a metadata target.
+    ERELABEL = 1008, "Tree has to be counted to another directory before it moves";
     EDEEP = 1005, "Directory lies deep, its parents have to be looked up";
 }
 

@@ -23,6 +23,9 @@ impl Fid {
     /// No file, but something leases can be had on: the settings from which new files' layouts come that
     /// belong to the whole file system (the root directory's default, parameters of the metadata target).
     pub const DEFAULTS: Fid = Fid { seq: 0x2_0000_0007, oid: 2, ver: 0 };
+    /// The directory of what a check found and could not put back (`.lustre/lost+found/MDT0000`). It has no
+    /// name in the root, which is its parent all the same.
+    pub const LOST_FOUND: Fid = Fid { seq: 0x2_0000_0002, oid: 3, ver: 0 };
     /// No file.
     pub const NONE: Fid = Fid { seq: 0, oid: 0, ver: 0 };
 

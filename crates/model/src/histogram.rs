@@ -44,6 +44,11 @@ impl Buckets {
         self.0.iter().sum()
     }
 
+    /// So many of them have an upper bound.
+    pub const fn bounded(&self) -> usize {
+        BUCKETS - 1
+    }
+
     /// How many there are of each size, up to the largest that counts: what the bucket is called, and the
     /// number.
     pub fn counts(&self, scale: Scale) -> impl Iterator<Item = (u64, u64)> {

@@ -20,7 +20,7 @@ const CLEANUP_MAX_S: u64 = 31_536_000;
 pub const fn stats_decl() -> Decl {
     let help = "What each job did, by the job ids that clients send (jobid_var). Writing a job id forgets that job, \
                 clear all of them.";
-    Decl::text("job_stats", help).cleared().until_restart()
+    Decl::jobs("job_stats", help).until_restart()
 }
 
 /// `job_cleanup_interval`, likewise.
@@ -105,19 +105,80 @@ impl<P: Place> Jobs<P> {
         known.remove(text).map(drop).ok_or(Errno::EINVAL)
     }
 
-    /// All that were not idle for too long, as Lustre's `job_stats` has them.
-    pub fn text(&self, now: Timestamp) -> String {
-        let all: Vec<_> = {
-            let mut known = self.known.write();
-            self.forget_idle(&mut known, now);
-            known.iter().map(|(id, j)| (id.clone(), j.clone())).collect()
+    /// As Lustre's `job_stats` has them.
+    pub fn text(&self, now: Timestamp) -> String
+    where
+        P: 'static,
+    {
+        self.read(now).to_string()
+    }
+
+    /// All that were not idle for too long.
+    pub fn read(&self, now: Timestamp) -> JobStats
+    where
+        P: 'static,
+    {
+        let mut known = self.known.write();
+        self.forget_idle(&mut known, now);
+        let one = |(id, job): (&Arc<str>, &Arc<Job<P>>)| JobOf {
+            id: id.clone(),
+            last: job.last.load(Relaxed),
+            counters: job.clone(),
         };
+        JobStats { now, jobs: known.iter().map(one).collect() }
+    }
+}
+
+/// What reads the counters of a job.
+pub trait JobCounters: Send + Sync {
+    fn samples(&self, now: Timestamp) -> Samples;
+}
+
+impl<P: Place> JobCounters for Job<P> {
+    fn samples(&self, now: Timestamp) -> Samples {
+        self.stats.read(now)
+    }
+}
+
+/// One job of [`JobStats`].
+#[derive(Clone)]
+pub struct JobOf {
+    pub id: Arc<str>,
+    /// When its last request was counted, in seconds of the wall clock.
+    pub last: i64,
+    pub counters: Arc<dyn JobCounters>,
+}
+
+/// The jobs of a target. Their counters are read by who shows them: he may want some only.
+#[derive(Clone)]
+pub struct JobStats {
+    pub now: Timestamp,
+    pub jobs: Vec<JobOf>,
+}
+
+impl PartialEq for JobStats {
+    fn eq(&self, other: &JobStats) -> bool {
+        let same = |(a, b): (&JobOf, &JobOf)| a.id == b.id && Arc::ptr_eq(&a.counters, &b.counters);
+        self.jobs.len() == other.jobs.len() && self.jobs.iter().zip(&other.jobs).all(same)
+    }
+}
+
+impl Eq for JobStats {}
+
+impl std::fmt::Debug for JobStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.jobs.iter().map(|j| (&j.id, j.last))).finish()
+    }
+}
+
+impl std::fmt::Display for JobStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = "job_stats:".to_string();
-        for (id, job) in all {
+        for j in &self.jobs {
             out.push('\n');
-            show(&mut out, &id, &job.stats.read(now));
+            show(&mut out, &j.id, &j.counters.samples(self.now));
         }
-        out
+        f.write_str(&out)
     }
 }
 

@@ -22,6 +22,11 @@ pub const JOBID_MAX_BYTES: usize = 31;
 /// Jobs that one target counts at a time: what it shows of them fits into one message.
 pub const JOBS_MAX: usize = 1000;
 
+/// Directories with a quota: which of them lies in which travels in one message.
+pub const DIRECTORY_QUOTAS_MAX: usize = 65_536;
+/// Those around each other.
+pub const DIRECTORY_DEPTH_MAX: usize = 64;
+
 pub const STRIPE_COUNT_MAX: u32 = 2000;
 pub const STRIPE_SIZE_MIN_BYTES: u64 = 65536;
 pub const STRIPE_SIZE_MAX_BYTES: u64 = (1 << 32) - STRIPE_SIZE_MIN_BYTES;
@@ -47,7 +52,9 @@ pub const RPC_BULK_DEFAULT_BYTES: usize = 4 << 20;
 /// What one checksum covers, at rest and on the wire.
 pub const SUM_BLOCK_BYTES: usize = 4096;
 /// Requests a client may have in flight with one target: its reply slots.
-pub const SLOTS_PER_SESSION: u16 = 64;
+pub const SLOTS_PER_SESSION: u16 = 320;
+/// `max_rpcs_in_flight` at most: others have slots left to give back what these wait for.
+pub const RPCS_IN_FLIGHT_MAX: u64 = 256;
 /// Operations of one batch message.
 pub const BATCH_OPS_MAX: usize = 1000;
 /// Files of one fetch message.

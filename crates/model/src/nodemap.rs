@@ -6,12 +6,24 @@
 use crate::Cred;
 use serde::{Deserialize, Serialize};
 
-/// To whom bytes of a file are charged.
+/// To whom bytes of a file are charged. In messages and tables it is the three numbers of the first version;
+/// whoever sends or stores an owner says the directory beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct Owner {
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
+    /// Innermost directory with a quota that the file lies in ([`crate::usage::QuotaType::Directory`]); 0:
+    /// none.
+    #[serde(skip)]
+    pub directory: u32,
+}
+
+impl Owner {
+    /// Without a directory that counts.
+    pub fn new(uid: u32, gid: u32, projid: u32) -> Owner {
+        Owner { uid, gid, projid, directory: 0 }
+    }
 }
 
 /// Whom the users of one client's host are here.
@@ -58,7 +70,7 @@ mod tests {
         assert!(map.squashes_root() && !Nodemap::IDENTITY.squashes_root());
         assert_eq!((map.cred(&root), map.cred(&user)), (Cred::new(99, 98), user.clone()));
         assert_eq!((Nodemap::IDENTITY.cred(&root), Nodemap::IDENTITY.cred(&user)), (root, user));
-        let owner = Owner { uid: 0, gid: 0, projid: 7 };
+        let owner = Owner::new(0, 0, 7);
         assert_eq!(map.owner(owner), owner);
     }
 }

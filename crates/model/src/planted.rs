@@ -165,6 +165,8 @@ bugs! {
     ShareForgotten = 208,
     /// OSTs that were away when limits were changed are not told.
     LimitChangeUntold = 209,
+    /// What moves to a directory with another quota is counted where it was.
+    DirectoryLostAtRename = 230,
     /// A request that a server had no memory for is not sent again.
     PutOffForgotten = 134,
     /// A group lock is granted although another group holds the file.
@@ -212,6 +214,33 @@ bugs! {
     ChangelogRecordLost = 191,
     /// A change has two records in the changelog.
     ChangelogRecordDoubled = 192,
+    /// A purge does not look at the file again inside its transaction.
+    PurgeUnlooked = 210,
+    /// Of changes that are made together, records of renames come behind all others.
+    RenameRecordedLate = 211,
+    /// What a file without a name was counted as is not taken off its owner's usage when it goes.
+    OrphanUncounted = 212,
+    /// What one consumer cleared is freed, whether or not others need it.
+    ClearedForAll = 213,
+    /// What a change does to usage comes into the table with the next one: a crash between them loses it.
+    UsageWrittenLate = 214,
+    /// What somebody may have on the OSTs of a pool is looked at by nobody.
+    PoolLimitForgotten = 231,
+    /// A modification is executed although the metadata target is frozen.
+    FrozenModified = 240,
+    /// A check of objects mends by what an OST said before it was told all that waits for it.
+    CheckedByOldWord = 241,
+    /// A snapshot has what its files were when they were cloned first.
+    SnapshotStale = 249,
+    /// What is removed from a directory that has its trash kept goes for good.
+    TrashForgotten = 250,
+    /// A mount goes on changing files although it says that it holds a maintenance.
+    MaintenanceUnheld = 251,
+    /// Who waits for the end of a maintenance is not told of it.
+    MaintenanceEndUntold = 252,
+    /// A mount does not say that it knows of a maintenance: targets refuse what it still has to write, and
+    /// what it is left alone for.
+    MaintenanceUnsaid = 253,
 }
 
 impl Bug {

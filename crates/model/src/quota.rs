@@ -145,8 +145,18 @@ impl LimitChange {
     }
 }
 
+/// How somebody stands with what he may have on the OSTs of a pool, for whoever asks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolStanding {
+    pub of: QuotaId,
+    pub pool: String,
+    pub space: Standing,
+    /// As [`Standing::grace_left`], by the clock of who answers.
+    pub grace_left: Option<u64>,
+}
+
 /// What an administrator may set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LimitOrder {
     /// Somebody's own limits.
     Own {
@@ -169,6 +179,13 @@ pub enum LimitOrder {
         space: Option<Grace>,
         inodes: Option<Grace>,
     },
+    /// What somebody may have on the OSTs of a pool, besides what he may have altogether. Both 0: as much as
+    /// that.
+    Pool {
+        of: QuotaId,
+        pool: String,
+        space: LimitChange,
+    },
 }
 
 /// For which types limits are enforced.
@@ -177,7 +194,7 @@ pub struct Enforced(u8);
 
 impl Enforced {
     pub const NONE: Enforced = Enforced(0);
-    pub const ALL: Enforced = Enforced(0b111);
+    pub const ALL: Enforced = Enforced(0b1111);
 
     pub fn bits(self) -> u8 {
         self.0
@@ -195,7 +212,7 @@ impl Enforced {
         Enforced(types.fold(0, |bits, of| bits | 1 << of.number()))
     }
 
-    /// `none`, or some of the letters u, g and p.
+    /// `none`, or some of the letters u, g, p and d.
     pub fn parse(text: &str) -> Option<Enforced> {
         if text == "none" {
             return Some(Enforced::NONE);
@@ -218,7 +235,7 @@ impl fmt::Display for Enforced {
 }
 
 impl QuotaId {
-    /// Whether limits hold for it: root, its group and what belongs to no project have none.
+    /// Whether limits hold for it: root, its group and what belongs to no project or directory have none.
     pub fn is_limited(self) -> bool {
         self.id != 0
     }
@@ -266,7 +283,7 @@ mod tests {
 
     #[test]
     fn types_are_enforced_by_their_letters() {
-        for (text, shown) in [("ugp", "ugp"), ("pg", "gp"), ("u", "u"), ("none", "none")] {
+        for (text, shown) in [("ugp", "ugp"), ("dg", "gd"), ("u", "u"), ("none", "none")] {
             assert_eq!(Enforced::parse(text).unwrap().to_string(), shown);
         }
         assert!(["", "x", "ux", "3"].iter().all(|t| Enforced::parse(t).is_none()));

@@ -17,6 +17,9 @@ pub struct TargetId {
     pub index: u16,
 }
 
+/// Index of a target that has none yet: the MGS gives it the next free one when it registers first.
+pub const INDEX_UNASSIGNED: u16 = 0xffff;
+
 impl TargetId {
     pub const MGT: TargetId = TargetId { kind: TargetKind::Mgt, index: 0 };
 
@@ -26,6 +29,10 @@ impl TargetId {
 
     pub const fn ost(index: u16) -> TargetId {
         TargetId { kind: TargetKind::Ost, index }
+    }
+
+    pub fn is_assigned(self) -> bool {
+        self.index != INDEX_UNASSIGNED
     }
 
     /// As one number in the message header: kind in the high half.

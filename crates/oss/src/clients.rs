@@ -83,7 +83,7 @@ impl Clients {
             for (k, v) in page {
                 let damaged = |why: &str| StoreError::Damaged {
                     what: "client record",
-                    path: hex(&k),
+                    path: model::hex(&k),
                     why: format!("{why}; run nacre fsck on the target's folder"),
                 };
                 let uuid: [u8; 16] = k[1..].try_into().map_err(|_| damaged("the key is not a UUID"))?;
@@ -149,10 +149,6 @@ impl Clients {
     fn lock(&self) -> model::mutex::MutexGuard<'_, BTreeMap<ClientId, ClientRecord>> {
         self.known.lock()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

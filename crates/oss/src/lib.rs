@@ -6,8 +6,10 @@
 
 mod brw;
 mod clients;
+mod echo;
 mod jobs;
 mod ledger;
+mod lfsck;
 mod locks;
 mod ops;
 mod params;
@@ -19,7 +21,8 @@ mod space;
 mod stats;
 
 pub use clients::ClientRecord;
-pub use params::{TABLE, declare};
+pub use echo::{EchoLoad, EchoObjects, EchoState};
+pub use params::{CACHES, TABLE, declare};
 pub use service::{Birth, Ost, OstConfig};
 pub use space::{DiskBook, DiskBooks};
 

@@ -8,6 +8,7 @@ use crate::space::Space;
 use crate::stats::OstCounter;
 use ldlm::extent::{Event, Extents, Request, Who};
 use model::counters::Counters;
+use model::debug::DLMTRACE;
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, ObjectAttr, ObjectId};
@@ -63,6 +64,8 @@ pub(crate) struct Locks {
     next_cookie: AtomicU64,
     watching: AtomicBool,
     stopped: AtomicBool,
+    /// `lock_callback_timeout`, seconds; 0: as long as leases let it.
+    pub(crate) callback_timeout_s: AtomicU64,
 }
 
 /// The right of one request to work on a range; ends when dropped.
@@ -109,6 +112,7 @@ impl Locks {
             next_cookie: AtomicU64::new(0),
             watching: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            callback_timeout_s: AtomicU64::new(0),
         })
     }
 
@@ -138,6 +142,7 @@ impl Locks {
 
     fn tell(self: &Arc<Self>, events: Vec<Event<ObjectId, ClientId>>) {
         for e in events {
+            tracing::debug!(target: DLMTRACE, "{}: {e:?}", self.label);
             match e {
                 Event::Block { client, object, id } => {
                     self.stats.add(OstCounter::LockCallback, 1);
@@ -397,7 +402,8 @@ impl Locks {
 
     /// False: nothing is unanswered, and the watch is over.
     fn look_after_callbacks(self: &Arc<Self>, now: u64, overslept: bool) -> bool {
-        let patience = self.peers.lease_life() * PATIENCE_LEASES_X10 / 10;
+        let wanted = Duration::from_secs(self.callback_timeout_s.load(Ordering::Relaxed));
+        let patience = wanted.max(self.peers.lease_life() * PATIENCE_LEASES_X10 / 10);
         let limit = now.saturating_sub(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
         let mut late = if overslept {
             self.table().excuse(now);
@@ -415,7 +421,13 @@ impl Locks {
             again.push((a.client, Notify::GlimpseExtent { object: a.object, id: a.id, cookie: *cookie }));
         }
         for client in late {
-            tracing::warn!("{}: client {client} does not answer to a lock callback", self.label);
+            model::event!(
+                WARN,
+                NoAnswerToCallback,
+                self.label,
+                "{}: client {client} does not answer to a lock callback",
+                self.label
+            );
             if !self.peers.condemn(client) {
                 self.client_left(client);
             }

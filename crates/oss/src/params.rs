@@ -6,6 +6,7 @@ use crate::service::Ost;
 use crate::space::Space;
 use crate::stats::OstCounter;
 use model::exports::Export;
+use model::maintenance::Maintenance;
 use model::param::{
     Decl, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Registry, Scope, Setting, Table, Tree, Value,
     ack_is_durable,
@@ -13,6 +14,7 @@ use model::param::{
 use model::{Errno, ObjectId, jobs, limits};
 use rpc::nrs;
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
+use rpc::server::{evict_client_decl, eviction_count_decl};
 use rpc::{ClientId, Service};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -108,6 +110,40 @@ fn set_scrub(o: &Ost, _: &(), v: Setting<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// What the host keeps in memory, also as `osd-nacre.LABEL.*`, as newer releases of Lustre name it.
+pub static CACHES: Table<Ost> = Table {
+    scopes: &[Scope::Obdfilter, Scope::OsdNacre],
+    params: &[
+        Param::atomic_flag(
+            Decl::flag(
+                "read_cache_enable",
+                false,
+                "1: what is read in pieces of 2 MiB and more stays in the host's memory from its first read on; 0: from its second. What is there is read from there in any case.",
+            ),
+            |o: &Ost, ()| &o.cache_use().reads,
+        ),
+        Param::atomic(
+            Decl::number(
+                "readcache_max_filesize",
+                (0, u64::MAX),
+                "bytes",
+                u64::MAX,
+                "Objects that are longer do not stay in the host's memory, whatever read_cache_enable and writethrough_cache_enable say.",
+            ),
+            0,
+            |o: &Ost, ()| &o.cache_use().file_max_bytes,
+        ),
+        Param::atomic_flag(
+            Decl::flag(
+                "writethrough_cache_enable",
+                false,
+                "1: what is written in pieces of 2 MiB and more stays in the host's memory for readers on other clients; 0: it goes to the disk directly.",
+            ),
+            |o: &Ost, ()| &o.cache_use().writes,
+        ),
+    ],
+};
+
 /// Every parameter of an OST, sorted by name.
 pub static TABLE: Table<Ost> = Table {
     scopes: &[Scope::Obdfilter],
@@ -161,10 +197,10 @@ pub static TABLE: Table<Ost> = Table {
             |o, ()| &o.settings.degraded,
         ),
         Param::shown(Decl::gauge("filesfree", "files", "Objects that can still be made."), |o, ()| {
-            o.space_now().files_free.into()
+            o.disk_space().files_free.into()
         }),
         Param::shown(Decl::gauge("filestotal", "files", "Objects that fit."), |o, ()| {
-            o.space_now().files.into()
+            o.disk_space().files.into()
         }),
         Param::shown(Decl::text("fstype", "Format of the storage below."), |_, ()| "nacre".into()),
         Param::shown(
@@ -180,25 +216,36 @@ pub static TABLE: Table<Ost> = Table {
         Param::atomic(jobs::cleanup_decl(), 0, |o, ()| &o.jobs.cleanup_s),
         Param::settable(
             jobs::stats_decl(),
-            |o, ()| o.jobs.text(o.world.wall()).into(),
+            |o, ()| Value::Jobs(o.jobs.read(o.world.wall())),
             |o, (), v| o.jobs.forget(v.text),
         ),
         Param::shown(
             Decl::gauge("kbytesavail", "KiB", "Space for data: free space without the reserve."),
             |o, ()| {
-                let s = o.space_now();
+                let s = o.disk_space();
                 kib(s.available.saturating_sub(Space::reserve(s.total, o.settings.reserve())))
             },
         ),
         Param::shown(Decl::gauge("kbytesfree", "KiB", "Free space of the disk."), |o, ()| {
-            kib(o.space_now().free)
+            kib(o.disk_space().free)
         }),
         Param::shown(Decl::gauge("kbytestotal", "KiB", "Size of the disk."), |o, ()| {
-            kib(o.space_now().total)
+            kib(o.disk_space().total)
         }),
         Param::atomic_flag(
             Decl::flag("no_create", false, "New files get no objects on this OST."),
             |o, ()| &o.settings.no_create,
+        ),
+        Param::atomic(
+            Decl::number(
+                "lock_callback_timeout",
+                (0, 3600),
+                "s",
+                0,
+                "How long a client may take to give back a lock that others need before it is evicted; never less than 4 times ping_interval.",
+            ),
+            0,
+            |o, ()| &o.locks.callback_timeout_s,
         ),
         Param::shown(Decl::gauge("num_exports", "clients", "Clients the target knows."), |o, ()| {
             o.clients.len().into()
@@ -206,6 +253,14 @@ pub static TABLE: Table<Ost> = Table {
         Param::shown(
             Decl::text("objects", "Objects that it stores, counted up to 10000; 10000+: there are more."),
             |o, ()| o.count_objects().into(),
+        ),
+        Param::settable(
+            model::maintenance::decl(),
+            |o, ()| o.maintenance().text().into(),
+            |o, (), v| {
+                o.set_maintenance(Maintenance::parse(v.text)?, None);
+                Ok(())
+            },
         ),
         Param::settable(
             Decl::flag("readonly", false, "Changes are refused with EROFS."),
@@ -261,6 +316,12 @@ pub static TABLE: Table<Ost> = Table {
             |o, ()| o.scrubber.text().into(),
             set_scrub,
         ),
+        Param::settable(evict_client_decl(), |_, ()| "".into(), |o, (), v| o.peers.evict_client(v.text)),
+        Param::shown(eviction_count_decl(), |o, ()| o.peers.eviction_count().into()),
+        Param::shown(
+            Decl::text("lfsck_layout", "How far a check of layouts has looked at this target's objects."),
+            |o, ()| o.lfsck.text(o.world.wall().sec).into(),
+        ),
         Param::settable(
             Decl::counters(
                 "stats",
@@ -306,6 +367,14 @@ pub static EXPORTS: Table<Ost, Arc<Export<OstCounter>>> = Table {
                 Ok(())
             },
         ),
+        Param::shown(
+            Decl::gauge(
+                "slots_low",
+                "slots",
+                "The fewest slots that a session from this address had free; at 0 it had to wait.",
+            ),
+            |o, e| o.peers.slots_low(e.addr).into(),
+        ),
         Param::shown(Decl::text("uuid", "The clients at this address."), |o, e| o.uuids_at(e.addr).into()),
     ],
 };
@@ -313,6 +382,7 @@ pub static EXPORTS: Table<Ost, Arc<Export<OstCounter>>> = Table {
 /// What `lctl` can ask of OSTs.
 pub fn declare(to: &mut Registry) {
     to.add(&TABLE);
+    to.add(&CACHES);
     to.add(&EXPORTS);
 }
 
@@ -365,7 +435,8 @@ impl Ost {
         self.stats.total_of(name)
     }
 
-    fn space_now(&self) -> DiskSpace {
+    /// Room of the disk below; zeros if it does not answer.
+    pub fn disk_space(&self) -> DiskSpace {
         self.space.now().unwrap_or_default()
     }
 
@@ -374,6 +445,7 @@ impl Ost {
         let prefix = format!("obdfilter.{}", self.label());
         let mut tree = Tree::matching(pattern);
         tree.add(&prefix, &TABLE, self);
+        tree.add(&prefix, &CACHES, self);
         tree.add("ost.OSS.ost_io", &nrs::TABLE, self.peers.nrs());
         for (nid, e) in self.exports.list() {
             tree.add_of(&format!("{prefix}.exports.{nid}"), &EXPORTS, self, &e);

@@ -59,7 +59,7 @@ impl Progress {
 
     /// Kept in file `scrub` of the target's folder, one `name value` a line.
     fn encode(&self) -> String {
-        let object: String = self.at.object.map_or("-".into(), |o| hex(&o.to_bytes()));
+        let object: String = self.at.object.map_or("-".into(), |o| model::hex(&o.to_bytes()));
         format!(
             "object {object}\noffset {}\nobjects {}\nbytes {}\nbad {}\nstarted {}\ncompleted {}\n",
             self.at.offset,
@@ -111,10 +111,6 @@ impl Progress {
 
 fn path(dir: &str) -> String {
     format!("{dir}/scrub")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn unhex(s: &str) -> Option<ObjectId> {
@@ -318,7 +314,7 @@ impl Scrubber {
     /// Bytes read.
     fn took(&self, at: Cursor, s: Step) -> u64 {
         for b in &s.bad {
-            tracing::error!("{}: scrub: {}", self.label, b.why);
+            model::event!(ERROR, BlockDamaged, self.label, "{}: scrub: {}", self.label, b.why);
         }
         let bytes = s.bytes;
         let mut state = self.lock();

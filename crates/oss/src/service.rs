@@ -2,7 +2,9 @@
 
 use crate::brw::BrwStats;
 use crate::clients::{self, ClientRecord, Clients};
+use crate::echo::Echo;
 use crate::jobs::{self, OstJobCounter};
+use crate::lfsck::Lfsck;
 use crate::locks::Locks;
 use crate::ops::{self, Cx};
 use crate::params::Settings;
@@ -14,6 +16,7 @@ use crate::stats::{OstCounter, counter_of};
 use model::counters::Counters;
 use model::exports::Exports;
 use model::jobs::Jobs;
+use model::maintenance::Maintenance;
 use model::mutex::Mutex;
 use model::{Errno, ObjectId, TargetId, TargetMark, limits};
 use rpc::server::recovery::{Recover, Recovery};
@@ -76,9 +79,12 @@ pub struct Ost {
     pub(crate) jobs: Jobs<OstJobCounter>,
     pub(crate) settings: Settings,
     pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) lfsck: Lfsck,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) locks: Arc<Locks>,
     pub(crate) peers: Peers,
+    /// Objects of surveys.
+    pub(crate) echo: Echo,
     cfg: OstConfig,
     /// Clients come and go one at a time.
     membership: sync::Mutex<()>,
@@ -108,10 +114,11 @@ impl Ost {
         let stats = Arc::new(Counters::of_set(world.wall()));
         let ost = Arc::new(Ost {
             world: world.clone(),
-            shares: Shares::load(&db)?,
+            shares: Shares::load(&db, objects.usage())?,
             clients,
             locks: Locks::new(world, label.clone(), &peers, &recovery, &space, &stats),
             scrubber: Scrubber::open(world, &objects, label, &cfg.dir),
+            lfsck: Lfsck::default(),
             recovery,
             space,
             stats,
@@ -122,6 +129,7 @@ impl Ost {
             db,
             objects,
             peers,
+            echo: Echo::default(),
             cfg,
             membership: sync::Mutex::new(()),
             stopping: AtomicBool::new(false),
@@ -180,6 +188,19 @@ impl Ost {
         self.target().label(&self.cfg.fsname)
     }
 
+    /// What is ordered.
+    pub fn maintenance(&self) -> Maintenance {
+        self.peers.maintenance().maintenance()
+    }
+
+    /// What is refused from now on, by the configuration of this version or here alone; that of another file
+    /// system is nobody's business here.
+    pub fn set_maintenance(&self, m: Maintenance, version: Option<u64>) {
+        if m.is_about(&self.cfg.fsname) {
+            self.peers.maintenance().set(m, version, self.world.now());
+        }
+    }
+
     /// Known clients: (id, record, connected now).
     pub fn exports(&self) -> Vec<(ClientId, ClientRecord, bool)> {
         let live: std::collections::BTreeMap<ClientId, bool> =
@@ -193,6 +214,11 @@ impl Ost {
     pub(crate) fn is_lost(&self, id: ObjectId) -> Result<bool, Errno> {
         let birth = &self.cfg.birth;
         Ok(!birth.has_made(id) && !self.objects.is_known(id).map_err(|e| e.errno())?)
+    }
+
+    /// Nothing new may begin.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
     }
 
     /// `EROFS` if changes are not taken (any more).
@@ -209,7 +235,10 @@ impl Ost {
         if let Some(why) = self.db.stopped()
             && !self.said_stopped.swap(true, Relaxed)
         {
-            tracing::error!(
+            model::event!(
+                ERROR,
+                DiskFailed,
+                self.label(),
                 "{}: the disk failed, the target takes no more changes: {why}. Repair or replace the disk, \
                  check it with nacre fsck, then start the target again.",
                 self.label()
@@ -377,7 +406,7 @@ impl Ost {
         self.stats.add(OstCounter::Disconnect, 1);
         self.exports.keep(&self.clients.list().into_iter().map(|(_, r)| r.address).collect());
         if how == Departure::Evicted {
-            tracing::warn!("{}: evicted client {client}", self.label());
+            model::event!(WARN, ClientEvicted, self.label(), "{}: evicted client {client}", self.label());
         }
         Ok(())
     }
@@ -522,10 +551,10 @@ impl Service for Ost {
 }
 
 /// Counts a request while it is executed, also if its future is dropped.
-struct Running<'a>(&'a Ost);
+pub(crate) struct Running<'a>(&'a Ost);
 
 impl<'a> Running<'a> {
-    fn enter(ost: &'a Ost) -> Running<'a> {
+    pub(crate) fn enter(ost: &'a Ost) -> Running<'a> {
         *ost.running.lock() += 1;
         Running(ost)
     }

@@ -24,6 +24,8 @@ use world::World;
 
 /// First byte of a share's key; the quota type and the id (4 bytes) follow.
 pub const SHARE_TAG: u8 = b'H';
+/// In the place of a quota type: a directory with a quota (4 bytes), and as the value the one around it.
+const TREE: u8 = 0xfe;
 /// In the place of a quota type: the types of which nobody has anything without a share.
 const LIMITED: u8 = 0xff;
 const SHARE_VERSION: u8 = 1;
@@ -60,6 +62,18 @@ struct ShareTable {
     lacking: BTreeMap<QuotaId, u64>,
 }
 
+/// What there is of somebody, who may be a directory around others.
+fn sum_of(of: &BTreeMap<QuotaId, u64>, usage: &UsageLedger, id: QuotaId) -> u64 {
+    if id.of != QuotaType::Directory {
+        return of.get(&id).copied().unwrap_or(0);
+    }
+    let directories = QuotaId { of: id.of, id: 0 }..=QuotaId { of: id.of, id: u32::MAX };
+    usage.with_tree(|tree| {
+        let below = of.range(directories).filter(|(inner, _)| tree.chain(inner.id).any(|d| d == id.id));
+        below.fold(0u64, |sum, (_, n)| sum.saturating_add(*n))
+    })
+}
+
 impl ShareTable {
     /// `None`: as much as he likes.
     fn share(&self, id: QuotaId) -> Option<u64> {
@@ -70,15 +84,15 @@ impl ShareTable {
 
     /// Bytes, with those that the totals do not have yet.
     fn used(&self, usage: &UsageLedger, id: QuotaId) -> u64 {
-        let lacks = self.lacking.get(&id).copied().unwrap_or(0);
-        let under_way = self.under_way.get(&id).copied().unwrap_or(0);
+        let lacks = sum_of(&self.lacking, usage, id);
+        let under_way = sum_of(&self.under_way, usage, id);
         usage.get(id).bytes().saturating_add(under_way).saturating_add(lacks)
     }
 
     /// What an owner may have more; `None`: as much as he likes.
     fn room(&self, usage: &UsageLedger, owner: Owner) -> Option<u64> {
         let room = |id| self.share(id).map(|share| share.saturating_sub(self.used(usage, id)));
-        owner.quota_ids().filter_map(room).min()
+        usage.quota_ids(owner).into_iter().filter_map(room).min()
     }
 
     /// The record of an object lacks so many bytes from now on. It is remembered while it lacks some, or is
@@ -147,6 +161,11 @@ impl ShareTable {
     }
 }
 
+/// Whether something of an owner is counted to any of these.
+fn concerns(usage: &UsageLedger, owner: Owner, ids: &[QuotaId]) -> bool {
+    usage.quota_ids(owner).iter().any(|id| ids.contains(id))
+}
+
 /// What is kept of shares.
 pub struct Shares {
     table: Mutex<ShareTable>,
@@ -181,17 +200,19 @@ impl Drop for ShareUse {
 
 impl Shares {
     /// As the table has them.
-    pub fn load(db: &Db) -> Result<Arc<Shares>, StoreError> {
-        let mut t = ShareTable::default();
+    pub fn load(db: &Db, usage: &UsageLedger) -> Result<Arc<Shares>, StoreError> {
+        let (mut t, mut nested) = (ShareTable::default(), Vec::new());
         for (k, v) in db.scan(&[SHARE_TAG], &[SHARE_TAG + 1], usize::MAX)? {
             match decode(&k, &v) {
                 Some(Kept::Share(id, share)) => drop(t.shares.insert(id, share)),
                 Some(Kept::Limited(types)) => t.limited = Some(types),
+                Some(Kept::Nested(id, parent)) => nested.push((id, parent)),
                 None => {
                     return Err(StoreError::damaged("share", &format!("key {k:02x?}"), "it does not decode"));
                 }
             }
         }
+        usage.change_tree(|tree| nested.iter().for_each(|(id, parent)| tree.set(*id, *parent)));
         let active = AtomicBool::new(t.is_active());
         Ok(Arc::new(Shares { table: Mutex::new(t), active, settles: AtomicBool::new(false) }))
     }
@@ -237,7 +258,8 @@ impl Shares {
                     t.begin(object, blocks, owner, bytes);
                     return Ok(Some(ShareUse { shares: self.clone(), object, owner, bytes, blocks: None }));
                 }
-                let of_owner = |b: &Behind| b.owner.quota_ids().any(|id| owner.quota_ids().any(|o| o == id));
+                let ids = objects.usage().quota_ids(owner);
+                let of_owner = |b: &Behind| concerns(objects.usage(), b.owner, &ids);
                 t.behind.iter().filter(|(_, b)| full || of_owner(b)).map(|(id, _)| *id).collect()
             };
             self.settle(objects, behind).await?;
@@ -295,8 +317,9 @@ impl Shares {
 
     /// Looks at what these owners use, for a metadata target that is about to move shares.
     pub async fn look(&self, objects: &Arc<Objects>, of: &BTreeSet<QuotaId>) -> Result<(), Errno> {
-        let concerns = |b: &Behind| b.owner.quota_ids().any(|id| of.contains(&id));
-        let behind = self.lock().behind.iter().filter(|(_, b)| concerns(b)).map(|(id, _)| *id).collect();
+        let ids: Vec<QuotaId> = of.iter().copied().collect();
+        let concerned = |b: &Behind| concerns(objects.usage(), b.owner, &ids);
+        let behind = self.lock().behind.iter().filter(|(_, b)| concerned(b)).map(|(id, _)| *id).collect();
         self.settle(objects, behind).await
     }
 
@@ -347,6 +370,32 @@ impl Shares {
 enum Kept {
     Share(QuotaId, u64),
     Limited(Enforced),
+    Nested(u32, u32),
+}
+
+/// Which directories with a quota lie in which from now on, all of them.
+pub fn store_tree(usage: &UsageLedger, new: &[(u32, u32)], txn: &mut Txn) {
+    let is_sound = |(id, parent): &(u32, u32)| *id != 0 && *parent != 0 && id != parent;
+    let new: BTreeMap<u32, u32> = new.iter().copied().filter(is_sound).collect();
+    usage.change_tree(|tree| {
+        let old: Vec<(u32, u32)> = tree.iter().collect();
+        for (id, _) in old.iter().filter(|(id, _)| !new.contains_key(id)) {
+            tree.set(*id, 0);
+            txn.delete(tree_key(*id));
+        }
+        for (id, parent) in new {
+            if tree.parent(id) != parent {
+                tree.set(id, parent);
+                txn.put(tree_key(id), encode(&parent.to_le_bytes()));
+            }
+        }
+    });
+}
+
+fn tree_key(id: u32) -> Vec<u8> {
+    let mut k = vec![SHARE_TAG, TREE];
+    k.extend_from_slice(&id.to_be_bytes());
+    k
 }
 
 fn share_key(id: QuotaId) -> Vec<u8> {
@@ -367,6 +416,11 @@ fn decode(k: &[u8], v: &[u8]) -> Option<Kept> {
         return None;
     }
     match k.strip_prefix(&[SHARE_TAG])? {
+        [TREE, id @ ..] => {
+            let (id, parent) = (id.try_into().ok()?, value.try_into().ok()?);
+            let (id, parent) = (u32::from_be_bytes(id), u32::from_le_bytes(parent));
+            (id != 0 && id != parent).then_some(Kept::Nested(id, parent))
+        }
         [LIMITED] => Some(Kept::Limited(Enforced::from_bits(*value.first()?))),
         [of, id @ ..] => {
             let id = u32::from_be_bytes(id.try_into().ok()?);
@@ -396,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_records_lack_counts_until_they_have_it() {
-        let owner = Owner { uid: 7, gid: 8, projid: 0 };
+        let owner = Owner::new(7, 8, 0);
         let object = |n| ObjectId { origin: model::Fid::new(7, n, 0), component: 0, stripe: 0 };
         let id = QuotaId { of: QuotaType::User, id: 7 };
         let mut t = ShareTable::default();

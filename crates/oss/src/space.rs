@@ -271,10 +271,13 @@ impl Space {
         }
         let (target, dir) = (TargetId::ost(self.index), &self.dir);
         match refused {
-            Some(bytes) => tracing::warn!(
+            Some(bytes) => model::event!(
+                WARN,
+                TargetFull,
+                target,
                 "{target} in '{dir}' is full: there is no room for {bytes} bytes beside what is kept back and promised; writers get ENOSPC (remove files, or move some elsewhere: lfs migrate)"
             ),
-            None => tracing::info!("{target} in '{dir}' has room again"),
+            None => model::event!(INFO, TargetHasRoom, target, "{target} in '{dir}' has room again"),
         }
     }
 

@@ -5,8 +5,12 @@
 //! `docs/semantics.md`, its state machine in `docs/decisions/0003-sessions.md`.
 
 mod client_id;
+pub mod credits;
 pub mod import;
 mod link;
+mod look_up;
+pub mod maintenance;
+mod networks;
 pub mod nrs;
 mod probe;
 pub mod server;
@@ -26,10 +30,12 @@ pub fn lease_life(ping_interval: Duration) -> Duration {
     ping_interval * LIFE_HALVES / 2
 }
 
-pub use import::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S};
+pub use import::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S, STUCK_DEFAULT_S, WAITING_MAX, Waiting, WaitsFor};
 pub use import::{AdaptiveLimits, Import, ImportConfig, ImportHooks, ImportState, NoHooks, Response, Terms};
+pub use look_up::{LookedUp, look_up};
+pub use networks::Networks;
 pub use probe::probe;
 pub use server::{
-    ClientId, ConnectOutcome, Departure, Greeting, Identity, Incoming, Outgoing, Peer, Peers, Principal,
-    Proofs, Replay, Server, Service, StoredReply,
+    ClientId, ConnectOutcome, Departure, Greeting, Host, Identity, Incoming, Outgoing, Peer, Peers,
+    Principal, Proofs, Replay, Server, Service, StoredReply,
 };

@@ -64,6 +64,8 @@ struct State {
     silent: BTreeSet<IpAddr>,
     /// Connections come from ports that an ordinary user can have.
     user_ports: bool,
+    /// What hosts are called.
+    names: BTreeMap<String, Vec<IpAddr>>,
     cuts: u64,
 }
 
@@ -127,6 +129,7 @@ impl Lab {
             conns: BTreeMap::new(),
             silent: BTreeSet::new(),
             user_ports: false,
+            names: BTreeMap::new(),
             cuts: 0,
         };
         Lab { inner: Arc::new(Inner { state: Mutex::new(state) }) }
@@ -184,6 +187,15 @@ impl Lab {
             }
         }
         wake.into_iter().for_each(Waker::wake);
+    }
+
+    /// What a host is called from now on; without addresses: nobody knows the name.
+    pub fn name(&self, name: &str, addresses: &[IpAddr]) {
+        let mut g = self.inner.lock();
+        g.names.remove(name);
+        if !addresses.is_empty() {
+            g.names.insert(name.to_string(), addresses.to_vec());
+        }
     }
 
     /// From now on connections come from ports that an ordinary user can have.
@@ -358,6 +370,11 @@ impl Net for Host {
             }
             Ok(Arc::new(LabListener { inner: inner.clone(), at }) as Arc<dyn Listener>)
         })
+    }
+
+    fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        let found = self.inner.lock().names.get(name).cloned();
+        Box::pin(async { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
     }
 
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>> {

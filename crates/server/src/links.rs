@@ -15,7 +15,15 @@ pub const NAMES: &[&str] = &[
     "tunefs.nacre",
     "mount.nacre",
     "mount.fuse.nacre",
+    "lst",
+    "sgpdd-survey",
+    "obdfilter-survey",
+    "ost-survey",
+    "mds-survey",
 ];
+
+/// Of these, those that `nacre survey` has.
+pub const SURVEYS: &[&str] = &["sgpdd-survey", "obdfilter-survey", "ost-survey", "mds-survey"];
 
 /// Makes or renews the links in `dir`. Relative ones if the binary lies there too.
 pub fn install(dir: &Path) -> std::io::Result<()> {

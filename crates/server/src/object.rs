@@ -3,6 +3,7 @@
 
 use crate::fsck::objects::{Part, read_all};
 use crate::fsck::targets::{self, Role, Target};
+use model::layout::{EOF, ObjectLabel};
 use model::{Fid, ObjectId};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -166,10 +167,32 @@ fn as_json(t: &Target, id: ObjectId, r: &ObjectRecord, bad: &Result<Vec<u64>, St
     let a = &r.attr;
     json!({"target": t.label, "object": id.to_string(), "fid": r.file.to_string(),
         "component": id.component, "stripe": id.stripe_number(), "size": a.size, "blocks": a.blocks,
-        "mtime": a.mtime.sec, "data_version": a.data_version, "uid": r.uid, "gid": r.gid, "projid": r.projid,
-        "layout_generation": r.layout_generation,
+        "mtime": a.mtime.sec, "data_version": a.data_version, "uid": r.owner.uid, "gid": r.owner.gid, "projid": r.owner.projid,
+        "layout_generation": r.layout_generation, "label": label_json(r),
         "location": {"kind": kind, "path": path, "offset": start},
         "bad_blocks": bad.as_ref().ok(), "error": bad.as_ref().err()})
+}
+
+fn label_json(r: &ObjectRecord) -> Option<Value> {
+    let l = ObjectLabel::decode(&r.label)?;
+    let c = &l.component;
+    let objects = c.objects.iter().map(|o| json!({"ost": o.ost, "object": o.id.to_string()}));
+    Some(json!({"generation": l.generation, "component": c.id, "start": c.start,
+        "end": (c.end != EOF).then_some(c.end), "stripe_size": c.stripe_size, "pool": c.pool,
+        "objects": objects.collect::<Vec<_>>()}))
+}
+
+/// What it knows of its component.
+fn label_words(r: &ObjectRecord) -> String {
+    let Some(l) = ObjectLabel::decode(&r.label) else { return "none".into() };
+    let c = &l.component;
+    let end = if c.end == EOF { "EOF".to_string() } else { c.end.to_string() };
+    let osts: Vec<String> = c.objects.iter().map(|o| o.ost.to_string()).collect();
+    let stripes = format!("stripes of {} bytes on OSTs {}", c.stripe_size, osts.join(","));
+    format!(
+        "component {}, {}-{end} of the file, {stripes} (layout generation {})",
+        c.id, c.start, l.generation
+    )
 }
 
 fn show(t: &Target, id: ObjectId, r: &ObjectRecord, bad: &Result<Vec<u64>, String>) {
@@ -189,10 +212,11 @@ fn show(t: &Target, id: ObjectId, r: &ObjectRecord, bad: &Result<Vec<u64>, Strin
     println!("stripe:            {} of component {}", id.stripe_number(), id.component);
     println!("size:              {}", a.size);
     println!("blocks:            {}", a.blocks);
-    println!("owner:             {}:{}, project {}", r.uid, r.gid, r.projid);
+    println!("owner:             {}:{}, project {}", r.owner.uid, r.owner.gid, r.owner.projid);
     println!("mtime:             {}", a.mtime.sec);
     println!("data version:      {}", a.data_version);
     println!("layout generation: {}", r.layout_generation);
+    println!("label:             {}", label_words(r));
     println!("bytes:             {at}");
     println!("checksums:         {sums}");
 }

@@ -204,21 +204,9 @@ fn names(fsname: &str, fid: Fid) -> Vec<String> {
     }
 }
 
-/// The daemon that has the target, and the target's label.
-fn server_of(ost: &str) -> Option<(Daemon, String)> {
-    let dir = files::canonical(ost).map(|p| p.to_string_lossy().into_owned()).ok();
-    for d in Daemon::all() {
-        let targets = d.status().map(|s| s.targets).unwrap_or_default();
-        if let Some(t) = targets.into_iter().find(|t| t.label == ost || Some(&t.dir) == dir.as_ref()) {
-            return Some((d, t.label));
-        }
-    }
-    None
-}
-
 async fn scrub(world: &World, o: &Options) -> Result<Standing, String> {
-    match server_of(&o.ost) {
-        Some((d, label)) => online(world, &d, &label, o).await,
+    match Daemon::serving(&o.ost) {
+        Some((d, t)) => online(world, &d, &t.label, o).await,
         None if files::canonical(&o.ost).is_ok() => offline(world, o).await,
         None => Err("no server on this host has such a target, and there is no such folder".into()),
     }

@@ -2,6 +2,7 @@
 
 use crate::changelog;
 use crate::cluster::Cluster;
+use crate::executor::lock;
 use crate::run::Violation;
 use mds::schema::{Inode, key};
 use model::{Fid, ObjectAttr, ObjectId};
@@ -60,7 +61,7 @@ pub fn everything(c: &Cluster, lost: &BTreeSet<Fid>) -> Result<(), Violation> {
             f.rule
         ));
     }
-    changelog::agrees(&db)?;
+    changelog::agrees(&db, &lock(&c.shown))?;
     let mut expected: BTreeMap<(u16, ObjectId), Fid> = BTreeMap::new();
     mds::check::expected_objects(&db, |ost, object, fid| {
         expected.insert((ost, object), fid);

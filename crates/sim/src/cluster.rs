@@ -12,6 +12,7 @@ use client::{Fs, MountOptions};
 use mds::Mdt;
 use mgs::Mgs;
 use model::Fid;
+use model::changelog::Record;
 use model::mutex::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -54,6 +55,8 @@ pub struct Cluster {
     writers: Mutex<BTreeMap<Fid, BTreeSet<(usize, u64)>>>,
     /// Files that somebody began to move to several objects.
     striped: Mutex<BTreeSet<Fid>>,
+    /// What a consumer of the changelog was shown, by index.
+    pub(crate) shown: Mutex<BTreeMap<u64, Record>>,
 }
 
 /// Where server `i` belongs at present.
@@ -92,6 +95,7 @@ impl Cluster {
             request_places: None,
             writers: Mutex::default(),
             striped: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 
@@ -285,17 +289,19 @@ impl Cluster {
         let mut why = String::new();
         for _ in 0..MOUNT_ATTEMPTS {
             let opt = MountOptions {
-                mgs_nids: self.servers[0].nids(0),
+                mgs_nids: self.servers[0].names(),
                 fsname: FSNAME.into(),
                 subdir: String::new(),
                 port: PORT,
                 bind: Some(m.addr),
+                networks: Default::default(),
                 client_name: format!("sim-client-{i}"),
                 soft_timeout_ms: None,
                 read_only: false,
             };
             match Fs::mount(m.node.world(), opt).await {
                 Ok(fs) => {
+                    client::Admin(&fs).set_own_addresses(vec![m.addr]);
                     *lock(&m.fs) = Some(fs);
                     m.life.send_modify(|l| *l += 1);
                     return Ok(());
@@ -364,6 +370,11 @@ impl Cluster {
 }
 
 impl Mount {
+    /// Its NID, as operators write it.
+    pub fn nid(&self) -> String {
+        format!("{}@tcp", self.addr)
+    }
+
     /// The mount and its life, if it is there.
     pub fn get(&self) -> Option<(Arc<Fs>, u64)> {
         let fs = lock(&self.fs).clone()?;

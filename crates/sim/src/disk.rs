@@ -72,8 +72,16 @@ impl Disk for LifeDisk {
         self.alive()?.sync_dir(dir)
     }
 
+    fn clone_file(&self, from: &str, to: &str) -> io::Result<()> {
+        self.alive()?.clone_file(from, to)
+    }
+
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
-        self.alive()?.space(path)
+        let s = self.alive()?.space(path)?;
+        let percent = self.core.lock().nodes[self.node as usize].used_by_others;
+        let taken = s.total / 100 * percent;
+        let (free, available) = (s.free.saturating_sub(taken), s.available.saturating_sub(taken));
+        Ok(DiskSpace { free, available, ..s })
     }
 }
 
@@ -126,6 +134,10 @@ impl DiskFile for Text {
 
     fn try_lock(&self) -> io::Result<bool> {
         Ok(false)
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -223,5 +235,9 @@ impl DiskFile for LifeFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         self.file.try_lock()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
     }
 }

@@ -254,7 +254,8 @@ fn objects_expected(c: &Cluster, ost: u16) -> Option<BTreeSet<ObjectId>> {
 }
 
 /// `lctl set_param -P` on the host of the MGS, as often as it takes.
-async fn set_permanent(c: &Arc<Cluster>, name: &str, value: &str, delete: bool) {
+/// Until it is so.
+pub(crate) async fn set_permanent(c: &Arc<Cluster>, name: &str, value: &str, delete: bool) {
     loop {
         if let Some(mgs) = c.mgs() {
             let (name, value) = (name.to_string(), value.to_string());

@@ -49,6 +49,13 @@ pub fn call() -> Call {
     Call::default()
 }
 
+/// Makes a directory that everybody may write.
+pub async fn public_dir(fs: &Arc<Fs>, parent: Fid, name: Vec<u8>) -> Result<Fid, Errno> {
+    let fid = fs.clone().mkdir(call(), parent, name, 0o777).await?.fid;
+    let all = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+    fs.clone().setattr(call(), fid, all).await.map(|_| fid)
+}
+
 /// In place of a number of stripes: the first of [`COMPOSITES`], and so on.
 pub const COMPOSITE: u32 = 1000;
 /// Layouts in components: of each its end in stripes (0: the end of the file), its stripes, and in how many

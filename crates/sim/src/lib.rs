@@ -11,12 +11,14 @@
 //! tables in the end. `run` is what all of them share. `hostile` has peers that lie, and an honest client
 //! beside them.
 
+mod barrier;
 mod bulk;
 mod changelog;
 pub mod check;
 mod clock;
 pub mod cluster;
 mod components;
+mod directories;
 mod disk;
 mod drain;
 mod drill;
@@ -31,9 +33,12 @@ mod guest;
 pub mod history;
 pub mod hostile;
 pub mod known;
+mod lfsck;
 mod limits;
 mod locks;
 pub mod losses;
+pub mod maintained;
+mod maintenance;
 pub mod minimise;
 mod mover;
 mod nemesis;
@@ -41,6 +46,7 @@ mod net;
 pub mod oracle;
 pub mod points;
 mod pools;
+mod purge;
 mod rot;
 pub mod run;
 mod said;
@@ -50,6 +56,8 @@ pub mod shared;
 mod space;
 mod told;
 mod trace;
+mod trash;
+mod uneven;
 mod users;
 pub mod workload;
 mod world;

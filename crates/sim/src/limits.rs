@@ -1,19 +1,20 @@
 //! A user near his limit on space, in some runs: all targets together never let him have more than that, what
 //! they may let him have without asking never comes to more once everybody has been told, and what he is
 //! refused does not fit. At last, when no faults happen by themselves any more, he uses all of it to the last
-//! block; object servers lose power then, and his limit changes while one of them is away.
+//! block; object servers lose power then, and his limit changes while one of them is away. In half of these
+//! runs he has a limit by pool as well.
 
 use crate::cluster::Cluster;
-use crate::exec::{O_RDWR, STRIPE_BYTES, call};
-use crate::run::{Gone, Run, Violation, alive};
+use crate::exec::{O_RDWR, STRIPE_BYTES, call, public_dir};
+use crate::pools;
+use crate::run::{Run, Violation, Worker};
 use ::world::mem::CrashMode;
 use ::world::rng::Rng;
 use client::{Admin, Call, Fs};
 use model::quota::{LimitChange, LimitOrder};
 use model::usage::{QuotaId, QuotaType};
-use model::{Cred, Errno, Fid, LayoutSpec, SetAttr};
+use model::{Cred, Errno, Fid, LayoutSpec, SetAttr, TargetKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use wire::msg::quotactl::QuotaAsk;
 
@@ -26,6 +27,12 @@ const HIM: QuotaId = QuotaId { of: QuotaType::User, id: UID };
 /// So little that no mount may keep anything of it: nothing is accepted that does not fit.
 const LIMIT_BYTES: u64 = 1 << 20;
 const PIECE_BYTES: u64 = 16 << 10;
+/// One of two of these runs has a limit by pool: the same seeds find what they found before.
+const POOLED_ONE_IN: u64 = 40;
+/// What he may have in the pool then.
+const POOL_BYTES: u64 = LIMIT_BYTES / 4;
+/// What is left of it when a piece does not fit: it may lie on two OSTs.
+const LEFT_IN_POOL_MAX_BYTES: u64 = 4 * PIECE_BYTES;
 /// Files that he has at a time, and where his writes end.
 const FILES: u64 = 6;
 const FILE_MAX_BYTES: u64 = 512 << 10;
@@ -45,6 +52,8 @@ pub(crate) struct QuotaUser {
     osts: u16,
     /// Files are moved meanwhile: then they count twice, until the old objects are gone.
     moved: bool,
+    /// He has a limit by pool.
+    pub(crate) pooled: bool,
 }
 
 /// What all targets said.
@@ -53,6 +62,9 @@ struct Standing {
     used: u64,
     /// What they may let him have without asking; `None`: one has not been told.
     shares: Option<u64>,
+    /// Both on the OSTs of the pool.
+    used_in_pool: u64,
+    shares_in_pool: Option<u64>,
 }
 
 fn by_him() -> Call {
@@ -65,13 +77,19 @@ async fn standing(fs: &Arc<Fs>, targets: usize) -> Option<Standing> {
     if said.len() != targets {
         return None;
     }
-    let mut all = Standing { used: 0, shares: Some(0) };
-    for (_, r) in said {
+    let mut all = Standing { used: 0, shares: Some(0), used_in_pool: 0, shares_in_pool: Some(0) };
+    for (state, r) in said {
         let r = r.ok()?;
-        all.used += r.usage.first()?.1.bytes();
-        let shares = r.limits.0.and_then(|l| l.shares.0).unwrap_or_default();
+        let used = r.usage.first()?.1.bytes();
+        all.used += used;
+        let shares = r.limits.0.and_then(|l| l.shares.0).unwrap_or_default().of;
         let share = shares.iter().find(|(id, _)| *id == HIM).map(|(_, share)| *share);
         all.shares = all.shares.zip(share).map(|(sum, share)| sum.saturating_add(share));
+        if state.target.kind == TargetKind::Ost && pools::MEMBERS.contains(&state.target.index) {
+            all.used_in_pool += used;
+            let known = all.shares_in_pool.zip(share);
+            all.shares_in_pool = known.map(|(sum, share)| sum.saturating_add(share));
+        }
     }
     Some(all)
 }
@@ -79,6 +97,11 @@ async fn standing(fs: &Arc<Fs>, targets: usize) -> Option<Standing> {
 async fn set_limit(fs: &Arc<Fs>, hard: u64) -> Result<(), Errno> {
     let space = LimitChange { soft: Some(0), hard: Some(hard) };
     Admin(fs).setquota(call(), LimitOrder::Own { of: HIM, space, inodes: LimitChange::default() }).await
+}
+
+async fn set_limit_in_pool(fs: &Arc<Fs>, hard: u64) -> Result<(), Errno> {
+    let space = LimitChange { soft: Some(0), hard: Some(hard) };
+    Admin(fs).setquota(call(), LimitOrder::Pool { of: HIM, pool: pools::POOL.into(), space }).await
 }
 
 /// His file of this number, which is made if it is not there. `wide`: on all object servers.
@@ -103,35 +126,13 @@ async fn write(fs: &Arc<Fs>, fid: Fid, off: u64, len: u64) -> Result<(), Errno> 
     fs.clone().write(by_him(), fid, off, false, false, data).await.map(drop)
 }
 
-impl QuotaUser {
-    pub(crate) fn new(seed: u64, osts: u16, moved: bool) -> Option<QuotaUser> {
-        let rng = Rng::new(seed ^ 0x006c_696d_6974);
-        (seed % ONE_IN == THIS_ONE).then_some(QuotaUser { rng, dir: Fid::ROOT, osts, moved })
-    }
+impl Worker for QuotaUser {
+    const PAUSE_US: (u64, u64) = (1_000, 60_000);
+    const STEP: &'static str = "what a limited user does";
+    const LOST: &'static str = "limited_user_lost_his_mount";
 
-    /// Before anybody writes anything: a mount that has written where nobody was limited hears of it later.
-    pub(crate) async fn begin(&mut self, fs: &Arc<Fs>) -> Result<(), Violation> {
-        let gave = |what: &str, e| format!("{what} for a limited user gave {e}");
-        let made = fs.clone().mkdir(call(), fs.root(), b"limited".to_vec(), 0o777).await;
-        self.dir = made.map_err(|e| gave("mkdir", e))?.fid;
-        let all = SetAttr { mode: Some(0o777), ..SetAttr::default() };
-        fs.clone().setattr(call(), self.dir, all).await.map_err(|e| gave("chmod", e))?;
-        set_limit(fs, LIMIT_BYTES).await.map_err(|e| gave("setquota", e))
-    }
-
-    /// While actors work: until `over`.
-    pub(crate) async fn work(&mut self, run: Arc<Run>, over: Arc<AtomicBool>) -> Result<(), Violation> {
-        let c = run.cluster.clone();
-        while !over.load(Relaxed) {
-            c.sim.sleep(Duration::from_micros(self.rng.range(1_000, 60_000))).await;
-            let (m, fs, life) = run.mount(self.rng.index(c.mounts.len()), &mut self.rng).await;
-            let one = alive(&c.mounts[m], life, self.step(&c, &fs));
-            match run.bounded("what a limited user does", one).await? {
-                Ok(done) => done?,
-                Err(Gone) => c.sim.count("limited_user_lost_his_mount"),
-            }
-        }
-        Ok(())
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
     }
 
     async fn step(&mut self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> Result<(), Violation> {
@@ -149,18 +150,38 @@ impl QuotaUser {
             Err(Errno::ESHARE) => return Err("a user was told of a share that is used up".into()),
             _ => {}
         }
-        let (targets, most) = (c.servers.len(), LIMIT_BYTES + GROWN_BYTES);
+        let in_pool = if self.pooled { POOL_BYTES + GROWN_BYTES } else { u64::MAX };
+        let exceeds = |s: &Standing| s.used > LIMIT_BYTES + GROWN_BYTES || s.used_in_pool > in_pool;
         if self.rng.below(4) == 0
             && !self.moved
-            && let Some(s) = standing(fs, targets).await
-            && s.used > most
+            && let Some(s) = standing(fs, c.servers.len()).await
+            && exceeds(&s)
             // What went to another target between two answers is in both, once.
-            && let Some(s) = standing(fs, targets).await
-            && s.used > most
+            && let Some(s) = standing(fs, c.servers.len()).await
+            && exceeds(&s)
         {
-            return Err(format!("who may have {LIMIT_BYTES} bytes has {}", s.used));
+            return Err(format!("who may have {LIMIT_BYTES} bytes, {in_pool} in the pool, has more: {s:?}"));
         }
         Ok(())
+    }
+}
+
+impl QuotaUser {
+    pub(crate) fn new(seed: u64, osts: u16, moved: bool) -> Option<QuotaUser> {
+        let rng = Rng::new(seed ^ 0x006c_696d_6974);
+        let pooled = seed % POOLED_ONE_IN == THIS_ONE;
+        (seed % ONE_IN == THIS_ONE).then_some(QuotaUser { rng, dir: Fid::ROOT, osts, moved, pooled })
+    }
+
+    /// Before anybody writes anything: a mount that has written where nobody was limited hears of it later.
+    pub(crate) async fn begin(&mut self, fs: &Arc<Fs>) -> Result<(), Violation> {
+        let gave = |what: &str, e| format!("{what} for a limited user gave {e}");
+        let made = public_dir(fs, fs.root(), b"limited".to_vec()).await;
+        self.dir = made.map_err(|e| gave("a directory", e))?;
+        if self.pooled {
+            set_limit_in_pool(fs, POOL_BYTES).await.map_err(|e| gave("setquota of a pool", e))?;
+        }
+        set_limit(fs, LIMIT_BYTES).await.map_err(|e| gave("setquota", e))
     }
 
     async fn cut(&mut self, fs: &Arc<Fs>, number: u64) -> Result<(), Errno> {
@@ -191,10 +212,10 @@ impl QuotaUser {
         let Some((fs, _)) = c.mounts.iter().find_map(|m| m.get()) else { return Ok(()) };
         let other = c.mounts.iter().rev().find_map(|m| m.get()).map_or_else(|| fs.clone(), |(fs, _)| fs);
         self.order(c, &fs, LIMIT_BYTES).await?;
-        for number in 0..FILES {
-            self.remove(c, &fs, number).await?;
+        self.remove_all(c, &fs).await?;
+        if self.pooled {
+            self.use_the_pool(c, &fs).await?;
         }
-        self.until(c, &fs, "what was removed is counted", |s| s.used == 0).await?;
         let wide = self.made(c, &fs, 0, Some(self.osts)).await?;
         let narrow = self.made(c, &other, 1, Some(1)).await?;
         let small = self.made(c, &other, 2, None).await?;
@@ -221,8 +242,45 @@ impl QuotaUser {
         self.order(c, &fs, 0).await
     }
 
+    async fn remove_all(&self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> Result<(), Violation> {
+        for number in 0..FILES {
+            self.remove(c, fs, number).await?;
+        }
+        self.until(c, fs, "what was removed is counted", |s| s.used == 0).await
+    }
+
+    /// He has all that he may have on the OSTs of the pool, and no more, also when these lose power. It is
+    /// his limit no longer afterwards.
+    async fn use_the_pool(&mut self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> Result<(), Violation> {
+        let wide = self.made(c, fs, 0, Some(self.osts)).await?;
+        let end = self.fill(c, fs, wide, u64::MAX).await?;
+        let given_out = |s: &Standing| s.shares_in_pool.is_some_and(|all| all <= POOL_BYTES);
+        let full = |s: &Standing| {
+            let used = s.used_in_pool;
+            given_out(s) && used <= POOL_BYTES && used + LEFT_IN_POOL_MAX_BYTES >= POOL_BYTES
+        };
+        self.until(c, fs, "he has what he may have in the pool", full).await?;
+        self.lose_power_while_writing(c, (fs, wide, end)).await?;
+        self.until(c, fs, "he has no more than that after a restart", full).await?;
+        c.sim.count("limit_of_pool_reached");
+        let start = c.sim.now();
+        while let Err(e) = set_limit_in_pool(fs, 0).await {
+            self.patiently(c, start, &format!("a limit by pool could not be taken away: {e}")).await?;
+        }
+        self.remove_all(c, fs).await
+    }
+
     /// Object servers lose power, and hold to his limit from their start on.
     async fn power_fails(
+        &mut self,
+        c: &Arc<Cluster>,
+        (fs, fid, end): (&Arc<Fs>, Fid, u64),
+    ) -> Result<(), Violation> {
+        self.lose_power_while_writing(c, (fs, fid, end)).await?;
+        self.full(c, fs).await.map(drop)
+    }
+
+    async fn lose_power_while_writing(
         &mut self,
         c: &Arc<Cluster>,
         (fs, fid, end): (&Arc<Fs>, Fid, u64),
@@ -239,7 +297,7 @@ impl QuotaUser {
             }
             c.sim.sleep(Duration::from_millis(20)).await;
         }
-        self.full(c, fs).await.map(drop)
+        Ok(())
     }
 
     /// His limit is lowered while an object server is away that has more of it than he uses there.

@@ -245,6 +245,7 @@ async fn whole(
         shared_one_in: u64::MAX,
         home_percent: 100,
         lost: Mutex::default(),
+        maintenance: crate::maintained::Told::default(),
     });
     let mut actor = Actor::new(0, run.clone(), None, dir.fid, b"w", rng.fork());
     set_up(&mut actor).await?;

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, Mount};
 use crate::generate::Mix;
 use crate::losses::{Part, Witness};
+use crate::maintained::Told;
 use ::world::rng::Rng;
 use ::world::{Either, select};
 use client::Fs;
@@ -10,7 +11,7 @@ use model::Fid;
 use model::mutex::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// One operation may take so much virtual time before it counts as hanging.
@@ -27,6 +28,8 @@ pub struct Run {
     pub home_percent: u64,
     /// Files whose creation was lost with their client and a server's power.
     pub lost: Mutex<BTreeSet<Fid>>,
+    /// Whether the file system is maintained.
+    pub maintenance: Told,
 }
 
 /// What is wrong, in words.
@@ -77,6 +80,40 @@ impl Run {
             Either::Right(()) => Err(format!("{what}: no answer within {OP_PATIENCE:?} of virtual time")),
         }
     }
+}
+
+/// Who does one thing after the other beside the actors, each on some mount.
+pub(crate) trait Worker {
+    /// Between two steps, in microseconds.
+    const PAUSE_US: (u64, u64);
+    /// What a step is.
+    const STEP: &'static str;
+    /// Counts the steps whose mounts died.
+    const LOST: &'static str;
+
+    fn rng(&mut self) -> &mut Rng;
+
+    fn step(&mut self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> impl Future<Output = Result<(), Violation>> + Send;
+}
+
+/// While actors work: until `over`.
+pub(crate) async fn keep_working<S: Worker + Send>(
+    s: &mut S,
+    run: Arc<Run>,
+    over: Arc<AtomicBool>,
+) -> Result<(), Violation> {
+    let c = run.cluster.clone();
+    while !over.load(Relaxed) {
+        let pause = s.rng().range(S::PAUSE_US.0, S::PAUSE_US.1);
+        c.sim.sleep(Duration::from_micros(pause)).await;
+        let home = s.rng().index(c.mounts.len());
+        let (m, fs, life) = run.mount(home, s.rng()).await;
+        match run.bounded(S::STEP, alive(&c.mounts[m], life, s.step(&c, &fs))).await? {
+            Ok(done) => done?,
+            Err(Gone) => c.sim.count(S::LOST),
+        }
+    }
+    Ok(())
 }
 
 pub(crate) type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Result<(), Violation>> + Send + 'a>>;

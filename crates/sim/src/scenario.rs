@@ -1,8 +1,10 @@
 //! One seed: a cluster, actors, faults, and the check at the end.
 
-use crate::changelog;
+use crate::barrier::Freezer;
+use crate::changelog::{self, LogReader};
 use crate::check;
 use crate::cluster::Cluster;
+use crate::directories::QuotaTrees;
 use crate::drain::Drain;
 use crate::errors;
 use crate::exec::{COMPOSITE, call};
@@ -10,14 +12,20 @@ use crate::executor::lock;
 use crate::failover::Loss;
 use crate::generate::Mix;
 use crate::known::COMMIT_PATIENCE;
+use crate::lfsck::Checks;
 use crate::limits::QuotaUser;
+use crate::maintained::Told;
+use crate::maintenance::Operator;
 use crate::mover::Mover;
 use crate::nemesis::{Fault, Nemesis};
 use crate::pools;
+use crate::purge::Purges;
 use crate::rot;
-use crate::run::{Run, Violation, Work, until_first_error};
+use crate::run::{Run, Violation, Work, keep_working, until_first_error};
 use crate::shared::{Often, Shared};
 use crate::space::FullOst;
+use crate::trash::TrashUser;
+use crate::uneven::Uneven;
 use crate::workload::Actor;
 use crate::{NetFaults, Rest, Sim, Stop};
 use ::world::mem::CrashMode;
@@ -135,20 +143,41 @@ pub fn run(opt: &Options) -> Report {
 }
 
 /// What goes on beside the actors in some runs.
+#[derive(Default)]
 struct Beside {
     mover: Option<Mover>,
     drain: Option<Drain>,
     full: Option<FullOst>,
     quota: Option<QuotaUser>,
+    trees: Option<QuotaTrees>,
+    trash: Option<TrashUser>,
+    reader: Option<LogReader>,
+    purges: Option<Purges>,
+    freezer: Option<Freezer>,
+    checks: Option<Checks>,
+    operator: Option<Operator>,
+    uneven: Option<Uneven>,
 }
 
 impl Beside {
     fn new(opt: &Options, osts: u16, composite: bool) -> Beside {
-        let mover = Mover::new(opt.seed, osts, composite);
+        let uneven = Uneven::new(opt.seed, osts);
+        // Who moves a file looks where it lies afterwards.
+        let mover = Mover::new(opt.seed, osts, composite).filter(|_| uneven.is_none());
         let drain = Drain::new(opt.seed, osts, opt.ops);
-        let full = FullOst::new(opt.seed, composite && drain.is_none());
-        let quota = QuotaUser::new(opt.seed, osts, mover.is_some() || drain.is_some());
-        Beside { mover, drain, full, quota }
+        let full = FullOst::new(opt.seed, composite && drain.is_none() && uneven.is_none());
+        let quota = QuotaUser::new(opt.seed, osts, mover.is_some() || drain.is_some() || uneven.is_some());
+        let trees = QuotaTrees::new(opt.seed);
+        let (reader, purges) = (LogReader::new(opt.seed), Purges::new(opt.seed));
+        // Where space is short it is emptied; what lies in it is not moved away from an OST.
+        let trash = TrashUser::new(opt.seed).filter(|_| full.is_none() && drain.is_none());
+        let (freezer, checks) = (Freezer::new(opt.seed), Checks::new(opt.seed));
+        let operator = Operator::new(opt.seed);
+        if operator.is_some() {
+            // Others know of no maintenance.
+            return Beside { checks, operator, ..Beside::default() };
+        }
+        Beside { mover, drain, full, quota, trees, trash, reader, purges, freezer, checks, operator, uneven }
     }
 
     /// Until `over`.
@@ -168,7 +197,42 @@ impl Beside {
         }
         if let Some(q) = &mut self.quota {
             let (run, over) = both();
-            all.push(Box::pin(q.work(run, over)));
+            all.push(Box::pin(keep_working(q, run, over)));
+        }
+        if let Some(t) = &mut self.trees {
+            let (run, over) = both();
+            all.push(Box::pin(keep_working(t, run, over)));
+        }
+        if let Some(t) = &mut self.trash {
+            let (run, over) = both();
+            all.push(Box::pin(keep_working(t, run, over)));
+        }
+        if let Some(f) = &mut self.freezer {
+            let (run, over) = both();
+            all.push(Box::pin(f.work(run, over)));
+        }
+        if let Some(r) = &mut self.reader {
+            let (run, over) = both();
+            all.push(Box::pin(keep_working(r, run, over)));
+        }
+        if let Some(k) = &mut self.checks {
+            let (run, over) = both();
+            all.push(Box::pin(k.work(run, over)));
+        }
+        if let Some(o) = &mut self.operator {
+            let (run, over) = both();
+            all.push(Box::pin(o.work(run, over)));
+        }
+        if let Some(u) = &mut self.uneven {
+            let (run, over) = both();
+            all.push(Box::pin(u.work(run, over)));
+        }
+        if let Some(p) = &mut self.purges {
+            let (users, policy) = p.parts();
+            let (run, over) = both();
+            all.push(Box::pin(users.work(run, over)));
+            let (run, over) = both();
+            all.push(Box::pin(policy.work(run, over)));
         }
         all
     }
@@ -201,7 +265,19 @@ async fn whole(
     let composite = (choice.below(3) == 0).then(|| COMPOSITE + choice.below(4) as u32);
     let mut beside = Beside::new(&opt, osts, composite.is_some());
     if let Some(q) = &mut beside.quota {
+        if q.pooled {
+            pools::make(&c).await;
+        }
         q.begin(&fs).await?;
+    }
+    if let Some(t) = &mut beside.trees {
+        t.begin(&fs).await?;
+    }
+    if let Some(t) = &mut beside.trash {
+        t.begin(&fs).await?;
+    }
+    if let Some(p) = &mut beside.purges {
+        p.begin(&fs).await?;
     }
     if beside.mover.as_ref().is_some_and(|m| m.pooled) {
         pools::make(&c).await;
@@ -218,13 +294,16 @@ async fn whole(
         shared_one_in,
         home_percent: *rng.pick(&[70, 98]),
         lost: Mutex::default(),
+        maintenance: Told::default(),
     });
     let mut actors = Vec::new();
     for id in 0..opt.actors {
         let name = format!("a{id}").into_bytes();
         let dir = fs.clone().mkdir(call(), fs.root(), name.clone(), 0o755).await;
         let dir = dir.map_err(|e| gave("mkdir", e))?;
-        let actor = Actor::new(id, run.clone(), Some(shared.clone()), dir.fid, &name, rng.fork());
+        // Those who share files know of no maintenance.
+        let common = beside.operator.is_none().then(|| shared.clone());
+        let actor = Actor::new(id, run.clone(), common, dir.fid, &name, rng.fork());
         actors.push(actor.with_components(composite.map(|_| choice.fork())));
     }
     fs.clone().fsync(call(), fs.root()).await.map_err(|e| gave("fsync", e))?;
@@ -296,13 +375,16 @@ async fn finish(
     actors: &mut [Actor],
     (beside, rng): (Beside, &mut Rng),
 ) -> Result<(), Violation> {
-    let Beside { mut drain, mover, quota, .. } = beside;
+    let Beside { mut drain, mover, quota, trees, trash, reader, purges, mut checks, .. } = beside;
     for a in actors.iter_mut() {
         a.finish().await?;
     }
     // Without a restart: that would clean up by itself.
     settle(c).await?;
     check::everything(c, &lock(&run.lost))?;
+    if let Some(p) = &purges {
+        p.check(c)?;
+    }
     if let Some(d) = &mut drain {
         d.complete(run).await?;
     }
@@ -311,6 +393,15 @@ async fn finish(
     }
     if let Some(mut q) = quota {
         q.at_last(run).await?;
+    }
+    if let Some(mut t) = trees {
+        t.at_last(run).await?;
+    }
+    if let Some(mut t) = trash {
+        t.at_last(run).await?;
+    }
+    if let Some(mut r) = reader {
+        r.at_last(run).await?;
     }
     for i in 0..c.servers.len() {
         c.crash(i, Some(CrashMode::LoseAll));
@@ -345,7 +436,14 @@ async fn finish(
         return Err(why);
     }
     settle(c).await?;
-    check::everything(c, &lock(&run.lost))
+    check::everything(c, &lock(&run.lost))?;
+    if let Some(k) = &mut checks {
+        k.at_last(run).await?;
+    }
+    match purges {
+        Some(p) => p.check(c),
+        None => Ok(()),
+    }
 }
 
 pub(crate) async fn settle(c: &Arc<Cluster>) -> Result<(), Violation> {
@@ -465,6 +563,12 @@ impl Nemesis {
                 c.sim.sleep(Duration::from_micros(700)).await;
             }
             c.sim.log(|| format!("fault {fault:?}"));
+            let _alone = match fault {
+                Fault::CrashMdsAndCut | Fault::CrashOstsUnderFlush | Fault::StaleClient => {
+                    Some(run.maintenance.nothing_ordered().await)
+                }
+                _ => None,
+            };
             self.strike(&c, fault).await?;
             self.rng = after;
         }

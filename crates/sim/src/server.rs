@@ -3,12 +3,15 @@
 use crate::executor::lock;
 use crate::{Node, Sim};
 use ::world::World;
+use ::world::gate::GatedDisk;
+use ::world::pause::DiskPause;
 use ::world::sync::Notify;
 use bytes::Bytes;
 use mds::{Mdt, MdtConfig};
 use mgs::Mgs;
+use model::maintenance::Maintenance;
 use model::mutex::Mutex;
-use model::{Errno, Nid, TargetId};
+use model::{Errno, HostNid, Nid, TargetId};
 use oss::{Birth, Ost, OstConfig};
 use rpc::{Import, ImportConfig, ImportHooks, ImportState, Peers, Server};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -83,6 +86,8 @@ pub(crate) struct Running {
     mgs_db: Option<Arc<Db>>,
     pub(crate) mgs: Option<Arc<Mgs>>,
     pub(crate) objects: Option<Arc<Objects>>,
+    /// Its disk, stopped for a moment.
+    pub(crate) pause: Arc<DiskPause>,
     _heartbeat: Heartbeat,
     _lock: TargetLock,
 }
@@ -239,6 +244,12 @@ impl ServerNode {
     }
 
     /// Its addresses, that of a host first.
+    /// What its hosts are called (`SimNet::resolve`).
+    pub(crate) fn names(&self) -> Vec<HostNid> {
+        let name = |addr| HostNid::Name { host: crate::net::name_of(addr), net: 0 };
+        self.hosts.iter().map(|h| name(h.addr)).collect()
+    }
+
     pub(crate) fn nids(&self, at: usize) -> Vec<Nid> {
         vec![nid(self.hosts[at].addr), nid(self.hosts[1 - at].addr)]
     }
@@ -285,8 +296,8 @@ impl ServerNode {
             block_size: 4096,
             first_time: true,
             replace: replaced,
-            mgs_nids: Role::Metadata.addrs().map(nid).to_vec(),
-            service_nids: self.nids(0),
+            mgs_nids: Role::Metadata.addrs().map(|a| nid(a).into()).to_vec(),
+            service_nids: self.nids(0).into_iter().map(Into::into).collect(),
             fail_nids: Vec::new(),
             params: Vec::new(),
             config: Vec::new(),
@@ -318,6 +329,9 @@ impl ServerNode {
         (request_memory, request_places): (Option<usize>, Option<u64>),
     ) -> anyhow::Result<Running> {
         let (dir, addr) = (self.dir(), self.hosts[at].addr);
+        let pause = Arc::<DiskPause>::default();
+        let disk = Arc::new(GatedDisk::new(w.disk.clone(), pause.clone()));
+        let w = World { disk, ..w };
         let held = Superblock::lock(&w, dir)?;
         let heartbeat = Heartbeat::take(&w, dir, Who::holding(&w, &held), Times::default()).await?;
         let lease = heartbeat.lease();
@@ -350,6 +364,7 @@ impl ServerNode {
                     dir: dir.into(),
                     port: PORT,
                     bind: Some(addr),
+                    networks: Default::default(),
                 };
                 let mdt = Mdt::open(w.clone(), db.clone(), peers.clone(), cfg)?;
                 let set = mdt.set_params("mdt.*.ack", if ack_durable { "durable" } else { "exec" });
@@ -369,6 +384,7 @@ impl ServerNode {
                     mgs_db,
                     mgs: Some(mgs),
                     objects: None,
+                    pause,
                     _heartbeat: heartbeat,
                     _lock: held,
                 }
@@ -396,6 +412,7 @@ impl ServerNode {
                     mgs_db: None,
                     mgs: None,
                     objects: Some(objects),
+                    pause,
                     _heartbeat: heartbeat,
                     _lock: held,
                 }
@@ -438,9 +455,13 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
     let cfg = ImportConfig {
         target: TargetId::MGT,
         fsname: FSNAME.into(),
-        nids: if label.with_mgt { vec![nid(node.hosts[at].addr)] } else { label.mgs_nids.clone() },
+        nids: match label.with_mgt {
+            true => vec![nid(node.hosts[at].addr)],
+            false => label.mgs_nids.iter().filter_map(HostNid::address).collect(),
+        },
         port: PORT,
         bind: Some(node.hosts[at].addr),
+        networks: Default::default(),
         client_uuid: w.random_uuid(),
         client_name: "server".into(),
         slots: 4,
@@ -492,6 +513,9 @@ async fn register(link: Link, mdt: Option<Arc<Mdt>>, ost: Option<Arc<Ost>>) {
                     return;
                 }
                 registered = true;
+                if let Some(o) = &ost {
+                    o.set_maintenance(Maintenance::of(&c.params, FSNAME), Some(c.version));
+                }
                 if let Some(m) = &mdt {
                     m.set_config(c);
                 }

@@ -1,12 +1,13 @@
 //! Actors: each works on a subtree of its own, one operation after the other, through any of the mounts, and
 //! checks every answer against the model. Actors run at the same time.
 
-use crate::components::Components;
+use crate::components::{Change, Components};
 use crate::exec::{self, Got, Resolved};
 use crate::executor::lock;
 use crate::generate;
 use crate::known::DEAD_CLIENT_PATIENCE;
 use crate::losses::{self, Look, Tail, Witness};
+use crate::maintained::Kind;
 use crate::oracle::{self, Id, Op, Out, Tree};
 use crate::run::{Gone, Run, Violation, alive};
 use crate::shared::Shared;
@@ -193,6 +194,7 @@ impl Actor {
         if let Some(id) = op.written() {
             run.cluster.writes(self.tree.fid(id), mount, life);
         }
+        let before = (run.maintenance.may_refuse(mount), run.maintenance.firm(mount));
         let done = async {
             for (dir, name) in way {
                 // What is not there any more the operation finds out.
@@ -203,6 +205,18 @@ impl Actor {
         let done = run.bounded(&short(&op), alive(&run.cluster.mounts[mount], life, done)).await;
         match done.map_err(|e| self.tell(&e))? {
             Ok(got) => {
+                let answer = match &got {
+                    Ok(Got::Changed(how)) => how.result.as_ref().map(drop).map_err(|e| *e),
+                    got => got.as_ref().map(drop).map_err(|e| *e),
+                };
+                let wrong = run.maintenance.judge(mount, before.1, kind(&op), answer.is_ok());
+                wrong.map_err(|e| self.tell(&format!("{} on mount {mount} {e}", short(&op))))?;
+                let after = run.maintenance.may_refuse(mount);
+                if answer == Err(Errno::EROFS) && (before.0.0 || after.0 || after.1 != before.0.1) {
+                    // What was refused did not happen: the model stays as it is.
+                    run.cluster.sim.count("maintenance_refused");
+                    return Ok(true);
+                }
                 let witness = Witness::new(&run.cluster, &fs, mount, life);
                 let (op, got) = self.settle_change(op, got)?;
                 self.check(&op, got, mount, life, witness).await?;
@@ -672,6 +686,23 @@ fn partly_done(before: &Tree, after: &Tree, op: &Op, snap: &exec::Snapshot) -> O
         cuts.insert(len as u64);
     }
     oracle::pieces_fit(&seen.content, cuts, &[old, new]).then(|| seen.content.clone())
+}
+
+fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Close { .. } | Op::Fsync { .. } => Kind::GoesOn,
+        Op::Read { .. }
+        | Op::Seek { .. }
+        | Op::Getattr { .. }
+        | Op::Lookup { .. }
+        | Op::Readdir { .. }
+        | Op::Readlink { .. }
+        | Op::Getxattr { .. }
+        | Op::Listxattr { .. }
+        | Op::Getpath { .. }
+        | Op::Components { change: Change::Nothing, .. } => Kind::Looks,
+        _ => Kind::Changes,
+    }
 }
 
 /// An operation without its bytes.

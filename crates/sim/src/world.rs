@@ -35,6 +35,8 @@ pub(crate) struct NodeState {
     pub(crate) rate_ppm: u64,
     /// The disk is another node's too, and counted there.
     pub(crate) shared_disk: bool,
+    /// Percent of its disk that others use.
+    pub(crate) used_by_others: u64,
     /// Starts of its kernel.
     boots: u64,
     /// Polls of its tasks, ever.
@@ -213,6 +215,7 @@ impl Node {
             lost_clock_ns: 0,
             skew_ns: 0,
             rate_ppm: 1_000_000,
+            used_by_others: 0,
             boots: 1,
             polls: 0,
             trip: None,
@@ -250,6 +253,12 @@ impl Node {
             rand: Arc::new(SimRand { core: core.clone() }),
             tasks: Arc::new(SimSpawn { core: core.clone(), node, life }),
         }
+    }
+
+    /// Others, who are not simulated, use so much of its disk, percent.
+    pub(crate) fn set_used_by_others(&self, percent: u64) {
+        assert!(percent < 100, "the disk is not full");
+        self.core.lock().nodes[self.id as usize].used_by_others = percent;
     }
 
     /// The disk, for faults and inspection.

@@ -3,23 +3,31 @@
 
 use sim::golden;
 
-fn opens(images: &[&[u8]; 3], contents: &str) {
-    let images: Vec<Vec<u8>> = images.iter().map(|i| i.to_vec()).collect();
-    let found = golden::describe(&images).expect("this version opens them");
-    for (want, got) in contents.lines().zip(found.lines()) {
-        assert_eq!(got, want);
-    }
-    assert_eq!(found.lines().count(), contents.lines().count());
+macro_rules! opens {
+    ($version:literal) => {{
+        let images = [
+            &include_bytes!(concat!("../golden/", $version, "/mdt.img"))[..],
+            &include_bytes!(concat!("../golden/", $version, "/ost0.img"))[..],
+            &include_bytes!(concat!("../golden/", $version, "/ost1.img"))[..],
+        ];
+        let images: Vec<Vec<u8>> = images.iter().map(|i| i.to_vec()).collect();
+        let contents = include_str!(concat!("../golden/", $version, "/contents.txt"));
+        let found = golden::describe(&images).expect("this version opens them");
+        for (want, got) in contents.lines().zip(found.lines()) {
+            assert_eq!(got, want, "of {}", $version);
+        }
+        assert_eq!(found.lines().count(), contents.lines().count(), "of {}", $version);
+    }};
 }
 
+/// The formats of the first release: a journal without salt, layouts of one component.
 #[test]
 fn v0_1_0_is_opened() {
-    opens(
-        &[
-            include_bytes!("../golden/v0.1.0/mdt.img"),
-            include_bytes!("../golden/v0.1.0/ost0.img"),
-            include_bytes!("../golden/v0.1.0/ost1.img"),
-        ],
-        include_str!("../golden/v0.1.0/contents.txt"),
-    );
+    opens!("v0.1.0");
+}
+
+/// Journals with salt, layouts in components, usage in the tables, labels of objects.
+#[test]
+fn what_was_written_on_2026_11_28_is_opened() {
+    opens!("2026-11-28");
 }

@@ -16,6 +16,10 @@ use crate::txn::{StoredReply, Txn, decode_reply, reply_key};
 use model::limits;
 use std::sync::Arc;
 use world::World;
+use world::span::waited;
+
+/// Name of the span in which somebody waits for the journal.
+const JOURNAL_SPAN: &str = "journal flushed";
 
 /// Dropping the last handle stops the background work without a checkpoint, as a crash would.
 pub struct Db {
@@ -105,7 +109,7 @@ impl Db {
     /// As [`Db::durable`], but leaves it to the committer when that is: a few hundredths of a second at most.
     pub fn durable_in_time(self: &Arc<Self>, lsn: Lsn) -> world::BoxFuture<Result<(), StoreError>> {
         let db = self.clone();
-        Box::pin(async move { db.core.committed_in_time(lsn).await })
+        Box::pin(async move { waited(&db.core.world, JOURNAL_SPAN, db.core.committed_in_time(lsn)).await })
     }
 
     /// Visible to every later `get` at once; durable later, and only after every earlier one.
@@ -122,7 +126,8 @@ impl Db {
     pub fn durable(self: &Arc<Self>, lsn: Lsn) -> world::BoxFuture<Result<(), StoreError>> {
         let db = self.clone();
         Box::pin(async move {
-            db.core.committed(lsn).await?;
+            let world = &db.core.world;
+            waited(world, JOURNAL_SPAN, db.core.committed(lsn)).await?;
             db.core.not_backlogged().await
         })
     }

@@ -5,7 +5,7 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::{StoreError, medium};
-use model::{Nid, TargetId, domain};
+use model::{HostNid, TargetId, domain};
 use wire::frame::crc32c;
 use world::{OpenMode, World};
 
@@ -22,7 +22,8 @@ pub const RO_COMPAT_BLOCK_SUMS: u64 = 1;
 /// Feature bits this code knows.
 pub const COMPAT_KNOWN: u64 = 0;
 pub const RO_COMPAT_KNOWN: u64 = RO_COMPAT_BLOCK_SUMS;
-pub const INCOMPAT_KNOWN: u64 = INCOMPAT_SUCCESSOR | INCOMPAT_COMPONENTS | INCOMPAT_CHANGELOG;
+pub const INCOMPAT_KNOWN: u64 =
+    INCOMPAT_SUCCESSOR | INCOMPAT_COMPONENTS | INCOMPAT_CHANGELOG | INCOMPAT_NAMES | INCOMPAT_UNASSIGNED;
 /// An OST that was made in the place of a lost one: objects of that one are lost, not empty (decision 0044).
 pub const INCOMPAT_SUCCESSOR: u64 = 1;
 /// An MDT whose files may have layouts in components, of which an older program would see the first only
@@ -31,6 +32,12 @@ pub const INCOMPAT_COMPONENTS: u64 = 2;
 /// An MDT whose changelog has consumers, to whom an older program would not tell what it changes (decision
 /// 0065).
 pub const INCOMPAT_CHANGELOG: u64 = 4;
+/// A NID in it has the name of a host, which an older program would pass over (decision 0076).
+pub const INCOMPAT_NAMES: u64 = 8;
+/// The target has no index yet, which an older program would take for one (decision 0076).
+pub const INCOMPAT_UNASSIGNED: u64 = 16;
+/// Bits that follow from what else the label says.
+const INCOMPAT_DERIVED: u64 = INCOMPAT_NAMES | INCOMPAT_UNASSIGNED;
 /// `checksum_type` of crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 
@@ -47,6 +54,10 @@ const TAG_CONFIG: u16 = 5;
 const TAG_KEY: u16 = 6;
 const TAG_SERVER_KEY: u16 = 7;
 const TAG_DOMAIN: u16 = 8;
+/// Of a NID with the name of a host; as [`TAG_MGS_NID`] and so on in all else.
+const TAG_MGS_NAME: u16 = 9;
+const TAG_SERVICE_NAME: u16 = 10;
+const TAG_FAIL_NAME: u16 = 11;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -70,9 +81,10 @@ pub struct Superblock {
     pub first_time: bool,
     /// Takes over the index of a lost target.
     pub replace: bool,
-    pub mgs_nids: Vec<Nid>,
-    pub service_nids: Vec<Nid>,
-    pub fail_nids: Vec<Nid>,
+    /// Names of hosts among them are looked up when they are used.
+    pub mgs_nids: Vec<HostNid>,
+    pub service_nids: Vec<HostNid>,
+    pub fail_nids: Vec<HostNid>,
     pub params: Vec<(String, String)>,
     /// Cached configuration from the MGS, so that a target starts while the MGS is down.
     pub config: Vec<u8>,
@@ -222,6 +234,19 @@ impl Superblock {
         Ok(TargetLock { _file: file, token })
     }
 
+    /// What is in the folder: the labels of its targets.
+    pub fn words(&self) -> String {
+        let own = self.target.label(&self.fsname);
+        if self.with_mgt { format!("{} {own}", TargetId::MGT.label("")) } else { own }
+    }
+
+    /// See [`INCOMPAT_DERIVED`].
+    fn derived(&self) -> u64 {
+        let mut all = self.mgs_nids.iter().chain(&self.service_nids).chain(&self.fail_nids);
+        let names = if all.any(|n| n.address().is_none()) { INCOMPAT_NAMES } else { 0 };
+        names | if self.target.is_assigned() { 0 } else { INCOMPAT_UNASSIGNED }
+    }
+
     fn encode(&self, generation: u64, unknown: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut w = Writer::default();
         w.raw(&MAGIC);
@@ -232,7 +257,7 @@ impl Superblock {
         w.u64(generation);
         w.u64(self.compat);
         w.u64(self.ro_compat);
-        w.u64(self.incompat);
+        w.u64(self.incompat | self.derived());
         w.raw(&self.fs_uuid);
         w.raw(&self.target_uuid);
         w.u32(self.target.to_u32());
@@ -255,12 +280,14 @@ impl Superblock {
             w.u16(0);
             w.bytes(v);
         };
-        for (t, nids) in [
-            (TAG_MGS_NID, &self.mgs_nids),
-            (TAG_SERVICE_NID, &self.service_nids),
-            (TAG_FAIL_NID, &self.fail_nids),
+        for (address, name, nids) in [
+            (TAG_MGS_NID, TAG_MGS_NAME, &self.mgs_nids),
+            (TAG_SERVICE_NID, TAG_SERVICE_NAME, &self.service_nids),
+            (TAG_FAIL_NID, TAG_FAIL_NAME, &self.fail_nids),
         ] {
-            nids.iter().for_each(|n| tag(t, n.to_string().as_bytes()));
+            for n in nids {
+                tag(if n.address().is_some() { address } else { name }, n.to_string().as_bytes());
+            }
         }
         for (k, v) in &self.params {
             tag(TAG_PARAM, format!("{k}\0{v}").as_bytes());
@@ -291,7 +318,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 
 /// A valid superblock to begin with.
 pub(crate) fn fuzz_sample() -> Vec<u8> {
-    let nid: Nid = "10.0.0.1@tcp".parse().expect("a NID");
+    let nid: HostNid = "10.0.0.1@tcp".parse().expect("a NID");
+    let name: HostNid = "mds05@tcp1".parse().expect("a NID");
     let sb = Superblock {
         fs_uuid: [1; 16],
         target_uuid: [2; 16],
@@ -306,8 +334,8 @@ pub(crate) fn fuzz_sample() -> Vec<u8> {
         block_size: 4096,
         first_time: true,
         replace: false,
-        mgs_nids: vec![nid],
-        service_nids: vec![nid],
+        mgs_nids: vec![nid.clone(), name],
+        service_nids: vec![nid.clone()],
         fail_nids: vec![nid],
         params: vec![("name".into(), "value".into())],
         config: vec![1, 2, 3],
@@ -384,7 +412,7 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
         epoch,
         compat,
         ro_compat,
-        incompat,
+        incompat: incompat & !INCOMPAT_DERIVED,
         checksum_type,
         block_size,
         first_time: flags & FLAG_FIRST_TIME != 0,
@@ -403,11 +431,14 @@ fn decode_fields(bytes: &[u8]) -> Option<Found> {
         let tag = r.u16()?;
         r.u16()?;
         let v = r.bytes()?;
-        let nid = || std::str::from_utf8(v).ok()?.parse::<Nid>().ok();
+        let nid = || {
+            let read: HostNid = std::str::from_utf8(v).ok()?.parse().ok()?;
+            (read.address().is_some() == (tag < TAG_MGS_NAME)).then_some(read)
+        };
         match tag {
-            TAG_MGS_NID => sb.mgs_nids.push(nid()?),
-            TAG_SERVICE_NID => sb.service_nids.push(nid()?),
-            TAG_FAIL_NID => sb.fail_nids.push(nid()?),
+            TAG_MGS_NID | TAG_MGS_NAME => sb.mgs_nids.push(nid()?),
+            TAG_SERVICE_NID | TAG_SERVICE_NAME => sb.service_nids.push(nid()?),
+            TAG_FAIL_NID | TAG_FAIL_NAME => sb.fail_nids.push(nid()?),
             TAG_PARAM => {
                 let (k, v) = std::str::from_utf8(v).ok()?.split_once('\0')?;
                 sb.params.push((k.to_string(), v.to_string()));

@@ -18,6 +18,7 @@ pub mod mmp;
 pub mod object;
 mod options;
 mod recover;
+pub mod snapshot;
 mod space;
 mod still;
 pub mod table;

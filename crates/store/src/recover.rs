@@ -59,7 +59,12 @@ pub(crate) fn open(world: &World, dir: &str, epoch: u32, opt: DbOptions) -> Resu
         give_up(world, &replay.files)?;
         world.disk.sync_dir(&folder).map_err(StoreError::io("cannot flush the folder", &folder))?;
     } else {
-        tracing::info!("'{dir}': {overlay_txns} transactions replayed from the journal");
+        model::event!(
+            INFO,
+            JournalReplayed,
+            dir,
+            "'{dir}': {overlay_txns} transactions replayed from the journal"
+        );
         let redone = crate::object::recover::replay(world, dir, &replay.redo)?;
         go_on(world, &mut journal, replay, &redone)?;
     }

@@ -1,6 +1,8 @@
 //! What owners use of a target, kept in the transactions that change it: so it is right after any crash.
 //!
-//! A key for each user, group and project that has anything here, and one that says since when that is kept.
+//! A key for each user, group, project and directory that has anything here, and one that says since when
+//! that is kept. What lies in a directory with a quota is in the key of the innermost one; what those around
+//! it have is summed up in memory, so that one of them moves with all that it has in one step.
 //! A target that an older program wrote to in between is counted anew (`docs/formats/table.md`).
 
 use crate::bytes::{Reader, Writer};
@@ -8,7 +10,8 @@ use crate::{Db, Lsn, Read, StoreError, Txn};
 use model::Errno;
 use model::mutex::Mutex;
 use model::nodemap::Owner;
-use model::usage::{QuotaId, QuotaType, Usage, UsageChange};
+use model::planted::{self, Bug};
+use model::usage::{DirectoryTree, QuotaId, QuotaType, Usage, UsageChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::msg::quotactl::{QuotaAsk, QuotactlReply};
@@ -43,11 +46,61 @@ impl Counted {
     }
 }
 
+/// What is known in memory.
+#[derive(Default)]
+struct Book {
+    /// As the table has them.
+    totals: Totals,
+    tree: DirectoryTree,
+    /// Of directories that have others in them: everything below. They may have less in the table, or
+    /// nothing.
+    sums: BTreeMap<u32, Usage>,
+}
+
+impl Book {
+    fn total(&self, id: QuotaId) -> Usage {
+        self.totals.get(&id).copied().unwrap_or_default()
+    }
+
+    /// What somebody has, with what lies in directories below.
+    fn get(&self, id: QuotaId) -> Usage {
+        let sum = self.sums.get(&id.id).filter(|_| id.of == QuotaType::Directory);
+        sum.copied().unwrap_or_else(|| self.total(id))
+    }
+
+    fn sum_up(&mut self) {
+        let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
+        let own = |id| self.total(QuotaId { of: QuotaType::Directory, id });
+        for (_, parent) in self.tree.iter() {
+            sums.entry(parent).or_insert_with(|| own(parent));
+        }
+        for (id, _) in self.tree.iter() {
+            for outer in self.tree.chain(id).skip(1) {
+                let sum = sums.entry(outer).or_default();
+                *sum = sum.plus(own(id));
+            }
+        }
+        self.sums = sums;
+    }
+
+    /// What a transaction changes is added to the sums.
+    fn add_to_sums(&mut self, change: &UsageChange) {
+        if self.sums.is_empty() {
+            return;
+        }
+        for (id, inodes, blocks) in change.around(&self.tree).iter() {
+            if let Some(sum) = self.sums.get_mut(&id.id).filter(|_| id.of == QuotaType::Directory) {
+                *sum = sum.with(inodes, blocks);
+            }
+        }
+    }
+}
+
 /// The totals of a target that serves. They are in memory as well, as limits ask for them at each write:
 /// about a hundred bytes for each owner.
 pub struct UsageLedger {
     dir: String,
-    totals: Mutex<Totals>,
+    book: Mutex<Book>,
     /// Somebody has it verified.
     counting: AtomicBool,
 }
@@ -96,7 +149,7 @@ impl UsageLedger {
         }
         let ledger = UsageLedger {
             dir: db.dir().to_string(),
-            totals: Mutex::new(totals),
+            book: Mutex::new(Book { totals, ..Book::default() }),
             counting: AtomicBool::new(false),
         };
         Ok((ledger, kept.is_some_and(|k| k.settled)))
@@ -115,7 +168,8 @@ impl UsageLedger {
             return db.submit(txn);
         }
         // Over both: the values that are written are in the order of the transactions.
-        let mut totals = self.totals.lock();
+        let mut book = self.book.lock();
+        let totals = &mut book.totals;
         let mut was = Vec::new();
         for (id, inodes, blocks) in delta.iter() {
             let old = totals.get(&id).copied().unwrap_or_default();
@@ -129,16 +183,19 @@ impl UsageLedger {
                 txn.delete(usage_key(id));
             } else {
                 totals.insert(id, new);
-                txn.put(usage_key(id), encode_usage(new));
+                let late = planted::on(Bug::UsageWrittenLate);
+                txn.put(usage_key(id), encode_usage(if late { old } else { new }));
             }
         }
         let done = db.submit(txn);
-        if done.is_err() {
+        if done.is_ok() {
+            book.add_to_sums(delta);
+        } else {
             for (id, old) in was {
                 if old.is_nothing() {
-                    totals.remove(&id)
+                    book.totals.remove(&id)
                 } else {
-                    totals.insert(id, old)
+                    book.totals.insert(id, old)
                 };
             }
         }
@@ -155,15 +212,45 @@ impl UsageLedger {
         })
     }
 
+    /// What somebody has; a directory with all that lies below it.
     pub fn get(&self, id: QuotaId) -> Usage {
-        self.totals.lock().get(&id).copied().unwrap_or_default()
+        self.book.lock().get(id)
+    }
+
+    /// Which directories with a quota lie in which, from now on.
+    pub fn change_tree(&self, change: impl FnOnce(&mut DirectoryTree)) {
+        let mut book = self.book.lock();
+        change(&mut book.tree);
+        book.sum_up();
+    }
+
+    /// Looks at which directories with a quota lie in which.
+    pub fn with_tree<T>(&self, look: impl FnOnce(&DirectoryTree) -> T) -> T {
+        look(&self.book.lock().tree)
+    }
+
+    /// What a change does to everybody whom it concerns, the directories around those that it names as well.
+    pub fn concerns(&self, change: &UsageChange) -> UsageChange {
+        self.with_tree(|tree| change.around(tree))
+    }
+
+    /// To whom something of an owner is counted.
+    pub fn quota_ids(&self, owner: Owner) -> Vec<QuotaId> {
+        self.with_tree(|tree| tree.quota_ids(owner))
     }
 
     /// Those of a type who have anything, behind `after`, at most `limit`.
     pub fn page(&self, of: QuotaType, after: Option<u32>, limit: usize) -> Vec<(u32, Usage)> {
         let Some(first) = after.map_or(Some(0), |id| id.checked_add(1)) else { return Vec::new() };
         let range = QuotaId { of, id: first }..=QuotaId { of, id: u32::MAX };
-        self.totals.lock().range(range).take(limit).map(|(q, u)| (q.id, *u)).collect()
+        let book = self.book.lock();
+        if of != QuotaType::Directory {
+            return book.totals.range(range).take(limit).map(|(q, u)| (q.id, *u)).collect();
+        }
+        // Some have nothing but what others in them have.
+        let mut ids: BTreeSet<u32> = book.totals.range(range).take(limit).map(|(q, _)| q.id).collect();
+        ids.extend(book.sums.range(first..).filter(|(_, u)| !u.is_nothing()).take(limit).map(|(id, _)| *id));
+        ids.into_iter().take(limit).map(|id| (id, book.get(QuotaId { of, id }))).collect()
     }
 
     /// Sets right what is not as it was counted: `stored` and `counted` are of one moment. What differed:

@@ -386,11 +386,27 @@ fn a_database_is_opened_once_and_made_once() {
     let db = open(&bed.world, 1);
     let e = Db::open(&bed.world, "/t", 2, tiny()).err().unwrap().to_string();
     assert!(e.contains("in use"), "{e}");
+    for n in 0..1000 {
+        db.submit(put(&format!("k{n}"), "old")).unwrap();
+    }
+    bed.rt.block_on(db.durable(db.last_submitted())).unwrap();
+    let still = db.still().unwrap();
     bed.rt.block_on(db.close()).unwrap();
     assert!(matches!(db.submit(put("a", "b")), Err(StoreError::Stopped(_))));
     assert_eq!(db.stopped(), None, "closing is no failure");
     assert_eq!(bed.world.disk.list("/t/journal").unwrap().iter().filter(|n| n.ends_with(".log")).count(), 0);
-    open(&bed.world, 2);
+    // Whoever was still looking keeps nobody from it, and sees no other's bytes.
+    let next = open(&bed.world, 2);
+    for n in 0..1000 {
+        next.submit(put(&format!("k{n}"), "new")).unwrap();
+    }
+    bed.rt.block_on(next.close()).unwrap();
+    for n in 0..1000 {
+        match still.get(format!("k{n}").as_bytes()) {
+            Ok(seen) => assert_eq!(seen, Some(b"old".to_vec())),
+            Err(e) => assert!(matches!(e, StoreError::Stopped(_)), "{e}"),
+        }
+    }
 }
 
 #[test]

@@ -165,3 +165,37 @@ fn one_server_holds_a_target() {
     assert!(e.contains(&format!("pid {pid} on host ")), "{e}");
     drop(held);
 }
+
+/// Names of hosts, and a target that has no index yet: an older program is told to upgrade, until they are
+/// gone.
+#[test]
+fn what_an_older_program_must_not_take_for_something_else_is_marked() {
+    let b = bed();
+    let plain = sample();
+    let incompat = |b: &Bed| {
+        let file = b.world.disk.open("/t/superblock", OpenMode::READ).unwrap();
+        let other = b.world.disk.open("/t/superblock.1", OpenMode::READ);
+        // The copy that was written last has the higher generation.
+        let of = |f: &dyn world::DiskFile| {
+            let mut bytes = [0; 56];
+            f.read_at(&mut bytes, 0).unwrap();
+            let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            (number(24), number(48))
+        };
+        let last = other.map(|o| of(o.as_ref())).unwrap_or_default().max(of(file.as_ref()));
+        last.1
+    };
+    plain.write(&b.world, "/t").unwrap();
+    assert_eq!(incompat(&b), 0);
+    let named =
+        Superblock { mgs_nids: vec!["mds05@tcp1".parse().unwrap(), "10.0.0.1".parse().unwrap()], ..sample() };
+    named.write(&b.world, "/t").unwrap();
+    assert_eq!(incompat(&b), 8);
+    assert_eq!(Superblock::read(&b.world, "/t").unwrap(), named);
+    let new = Superblock { target: TargetId::ost(model::target::INDEX_UNASSIGNED), ..sample() };
+    new.write(&b.world, "/t").unwrap();
+    assert_eq!(incompat(&b), 16);
+    assert_eq!(Superblock::read(&b.world, "/t").unwrap(), new);
+    plain.write(&b.world, "/t").unwrap();
+    assert_eq!(incompat(&b), 0, "the marks go with what they mark");
+}

@@ -1,6 +1,7 @@
 //! Heartbeats: who may use a target that two hosts reach, and when the other one stops.
 
 mod common;
+use model::nodemap::Owner;
 
 use bytes::Bytes;
 use common::Bed;
@@ -253,8 +254,14 @@ fn a_server_that_lost_its_target_leaves_the_files_of_objects_alone() {
     let write = |o: &Arc<Objects>, n: u32, finish: FinishTxn| {
         let data = Bytes::from(vec![7; 100_000]);
         let file = Fid::new(1, 2, 3);
-        let meta =
-            ObjectMeta { file, uid: 0, gid: 0, projid: 0, owner_as_of: None, time: None, data_version: None };
+        let meta = ObjectMeta {
+            file,
+            owner: Owner::new(0, 0, 0),
+            owner_as_of: None,
+            time: None,
+            data_version: None,
+            label: None,
+        };
         bed.rt.block_on(o.write(common::id(n), Some(0), data, meta, finish))
     };
     // On another disk, to learn the file's name.

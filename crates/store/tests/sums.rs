@@ -1,6 +1,7 @@
 //! Checksums at rest: every flipped bit is found and named, no crash is taken for one.
 
 mod common;
+use model::nodemap::Owner;
 
 use bytes::Bytes;
 use common::{Bed, Ost, after_power_cut, format, id, nothing, open};
@@ -21,7 +22,14 @@ const FILE: Fid = Fid { seq: 1, oid: 2, ver: 3 };
 
 fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
-    ObjectMeta { file: FILE, uid: 1, gid: 2, projid: 3, owner_as_of: None, time, data_version: None }
+    ObjectMeta {
+        file: FILE,
+        owner: Owner::new(1, 2, 3),
+        owner_as_of: None,
+        time,
+        data_version: None,
+        label: None,
+    }
 }
 
 impl Ost {

@@ -4,6 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{Bed, Ost, after_power_cut, format, id, nothing, open, open_with, tiny};
+use model::nodemap::Owner;
 use model::usage::{QuotaId, QuotaType};
 use model::{Fid, Timestamp};
 use std::time::Duration;
@@ -19,7 +20,7 @@ fn at(sec: i64) -> Timestamp {
 
 /// A write of this user's file, by a client that knew the inode as it was then.
 fn by(uid: u32, as_of: i64) -> ObjectMeta {
-    ObjectMeta { uid, gid: uid, projid: 0, owner_as_of: Some(at(as_of)), ..common::meta() }
+    ObjectMeta { owner: Owner::new(uid, uid, 0), owner_as_of: Some(at(as_of)), ..common::meta() }
 }
 
 /// As the metadata target says it.
@@ -157,4 +158,37 @@ fn after_power_cuts_totals_are_what_objects_have() {
         bed.rt.block_on(settled(&bed, &o, &ids));
         assert_eq!(o.objects.usage_difference().unwrap(), None, "seed {seed}");
     }
+}
+
+#[test]
+fn directories_have_what_lies_in_those_below() {
+    let bed = Bed::new();
+    format(&bed.world);
+    let o = open(&bed.world, 1);
+    let usage = o.objects.usage();
+    usage.change_tree(|tree| {
+        tree.set(2, 1);
+        tree.set(3, 2);
+    });
+    let has = |id| usage.get(QuotaId { of: QuotaType::Directory, id }).blocks;
+    let lies_in = |directory, as_of| {
+        let meta = by(5, as_of);
+        ObjectMeta { owner: Owner { directory, ..meta.owner }, ..meta }
+    };
+    bed.rt.block_on(async {
+        write(&o, 1, 0, 100, lies_in(3, 1)).await;
+        write(&o, 2, 0, 20_000, lies_in(1, 1)).await;
+        assert_eq!((has(1), has(2), has(3)), (48, 8, 8));
+        write(&o, 1, 0, 100, lies_in(2, 2)).await;
+        assert_eq!((has(1), has(2), has(3)), (48, 8, 0));
+        usage.change_tree(|tree| tree.set(2, 0));
+        assert_eq!((has(1), has(2)), (40, 8), "it lies elsewhere, with what it has");
+        usage.change_tree(|tree| tree.set(2, 1));
+        let page = usage.page(QuotaType::Directory, None, 10);
+        assert_eq!(page.iter().map(|(id, u)| (*id, u.blocks)).collect::<Vec<_>>(), [(1, 48), (2, 8)]);
+        assert_eq!(blocks(&o, 5), 48, "each is counted once to its user");
+        o.objects.destroy(vec![id(1), id(2)], nothing()).await.unwrap();
+        assert_eq!((has(1), has(2)), (0, 0));
+    });
+    bed.rt.block_on(o.db.close()).unwrap();
 }

@@ -40,6 +40,23 @@ pub const EXTRA_WRITTEN: u16 = 2;
 /// share of a limit is used up.
 pub const EXTRA_LIMITS: u16 = 4;
 
+/// Tag of [`RequestContext::extra`]: a number (4). The directory with a quota that data is counted to. Who
+/// does not say it writes to none; object targets that do not know it count it to none.
+pub const EXTRA_DIRECTORY: u16 = 5;
+
+/// Tag of [`RequestContext::extra`], without a value: the sender knows of the maintenance that goes on and
+/// holds it itself; this is what it still has to write back, or what it is left alone for. With a version
+/// (u64, little-endian): it holds none, by the configuration of this version.
+pub const EXTRA_MAINTENANCE: u16 = 6;
+
+/// Tag of [`RequestContext::extra`], of changes to an object: what the object is to remember of the component
+/// that it is part of ([`model::layout::ObjectLabel`]). Object targets that do not know it remember nothing.
+pub const EXTRA_OBJECT_LABEL: u16 = 7;
+
+/// Tag of [`RequestContext::extra`]: a number (8), not 0. The span that the request is, of the trace
+/// `trace_id`: somebody follows it, and wants to hear what the target does about it (decision 0096).
+pub const EXTRA_SPAN: u16 = 8;
+
 /// What a sender knows of limits on space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LimitsKnown {
@@ -52,6 +69,7 @@ pub enum LimitsKnown {
 /// Whose file a request for data concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct FileOwner {
+    /// Its directory goes beside it ([`EXTRA_DIRECTORY`]).
     pub owner: Owner,
     /// The inode's ctime when that was the owner, the latest that the sender knows.
     pub as_of: Timestamp,
@@ -61,7 +79,7 @@ impl RequestContext {
     /// As it is, for data of this owner's file.
     pub fn naming(mut self, of: &FileOwner) -> RequestContext {
         self.extra.push((EXTRA_FILE_OWNER, crate::encode_message(of)));
-        self
+        self.in_directory(of.owner.directory)
     }
 
     /// As it is, for a change that comes after what was written at this time.
@@ -74,6 +92,74 @@ impl RequestContext {
     pub fn with_limits(mut self, known: LimitsKnown) -> RequestContext {
         self.extra.push((EXTRA_LIMITS, crate::encode_message(&known)));
         self
+    }
+
+    /// As it is, for data that is counted to a directory with a quota, if it is to any.
+    pub fn in_directory(mut self, directory: u32) -> RequestContext {
+        if directory != 0 {
+            self.extra.push((EXTRA_DIRECTORY, crate::encode_message(&directory)));
+        }
+        self
+    }
+
+    /// As it is, as this span of this trace.
+    pub fn traced(mut self, trace: u64, span: u64) -> RequestContext {
+        assert!(trace != 0 && span != 0, "0 is no trace and no span");
+        self.trace_id = trace;
+        self.extra.push((EXTRA_SPAN, span.to_le_bytes().to_vec()));
+        self
+    }
+
+    /// Trace and span of the request, if somebody follows it.
+    pub fn followed(&self) -> Option<(u64, u64)> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_SPAN)?;
+        let span = u64::from_le_bytes(v.as_slice().try_into().ok()?);
+        (self.trace_id != 0 && span != 0).then_some((self.trace_id, span))
+    }
+
+    /// As it is, from a sender that holds the maintenance itself.
+    pub fn knowing_maintenance(mut self) -> RequestContext {
+        self.extra.push((EXTRA_MAINTENANCE, Vec::new()));
+        self
+    }
+
+    /// As it is, for a change to an object with this label, if it has one.
+    pub fn labelled(mut self, label: Option<&[u8]>) -> RequestContext {
+        if let Some(l) = label {
+            self.extra.push((EXTRA_OBJECT_LABEL, l.to_vec()));
+        }
+        self
+    }
+
+    /// The label that the object is to have, encoded, if the sender says.
+    pub fn object_label(&self) -> Option<&[u8]> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_OBJECT_LABEL)?;
+        Some(v)
+    }
+
+    /// As it is, from a sender that holds none, by the configuration of this version: a target that is behind
+    /// refuses nothing of its.
+    pub fn maintained_by(mut self, version: u64) -> RequestContext {
+        if self.extra.iter().all(|(tag, _)| *tag != EXTRA_MAINTENANCE) {
+            self.extra.push((EXTRA_MAINTENANCE, version.to_le_bytes().to_vec()));
+        }
+        self
+    }
+
+    /// Whether the sender holds the maintenance itself, or knows of a later configuration than `ordered`, the
+    /// last one known to have it.
+    pub fn knows_maintenance(&self, ordered: u64) -> bool {
+        let said = self.extra.iter().find(|(tag, _)| *tag == EXTRA_MAINTENANCE);
+        said.is_some_and(|(_, v)| match <[u8; 8]>::try_from(v.as_slice()) {
+            Ok(version) => u64::from_le_bytes(version) > ordered,
+            Err(_) => v.is_empty(),
+        })
+    }
+
+    /// The directory with a quota that data is counted to; 0: none.
+    pub fn directory(&self) -> u32 {
+        let found = self.extra.iter().find(|(tag, _)| *tag == EXTRA_DIRECTORY);
+        found.and_then(|(_, v)| crate::decode_message(v).ok()).unwrap_or(0)
     }
 
     /// What the sender knows of limits, if it says.
@@ -91,7 +177,8 @@ impl RequestContext {
     /// Whose file it is, if the sender says.
     pub fn file_owner(&self) -> Option<FileOwner> {
         let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_FILE_OWNER)?;
-        crate::decode_message(v).ok()
+        let of: FileOwner = crate::decode_message(v).ok()?;
+        Some(FileOwner { owner: Owner { directory: self.directory(), ..of.owner }, ..of })
     }
 }
 
@@ -103,4 +190,27 @@ pub struct ReplyContext {
     /// Requests the client may have in flight from now on.
     pub credits: u16,
     pub extra: Vec<(u16, Vec<u8>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_maintenance_or_knows_of_its_end_knows_of_it() {
+        let ctx = RequestContext::default;
+        assert!(!ctx().knows_maintenance(7), "who says nothing");
+        assert!(ctx().knowing_maintenance().knows_maintenance(u64::MAX));
+        assert!(
+            !ctx().maintained_by(7).knows_maintenance(7),
+            "of the same configuration: he holds nothing of it"
+        );
+        assert!(ctx().maintained_by(8).knows_maintenance(7), "the target is behind");
+        assert!(
+            ctx().knowing_maintenance().maintained_by(1).knows_maintenance(7),
+            "what was said first holds"
+        );
+        let strange = RequestContext { extra: vec![(EXTRA_MAINTENANCE, vec![9; 3])], ..ctx() };
+        assert!(!strange.knows_maintenance(0));
+    }
 }

@@ -91,6 +91,8 @@ macro_rules! for_each_message {
             Truncate => $crate::msg::truncate::Truncate, Fallocate => $crate::msg::fallocate::Fallocate,
             Seek => $crate::msg::seek::Seek, Glimpse => $crate::msg::glimpse::Glimpse,
             Glimpselist => $crate::msg::glimpselist::Glimpselist,
+            Objectlist => $crate::msg::objectlist::Objectlist,
+            Barrier => $crate::msg::barrier::Barrier, Snapshot => $crate::msg::snapshot::Snapshot,
             Destroy => $crate::msg::destroy::Destroy, Sync => $crate::msg::sync::Sync,
             Extent => $crate::msg::extent::Extent, Grant => $crate::msg::grant::Grant,
             Layout => $crate::msg::layout::Layout, Migrate => $crate::msg::migrate::Migrate,
@@ -102,8 +104,11 @@ macro_rules! for_each_message {
             Changelogclear => $crate::msg::changelogclear::Changelogclear,
             Withdraw => $crate::msg::withdraw::Withdraw, Fence => $crate::msg::fence::Fence,
             Setowner => $crate::msg::setowner::Setowner, Setquota => $crate::msg::setquota::Setquota,
+            Quotadir => $crate::msg::quotadir::Quotadir,
+            Trashdir => $crate::msg::trashdir::Trashdir, Trashlist => $crate::msg::trashlist::Trashlist,
+            Trashtake => $crate::msg::trashtake::Trashtake,
             Quotactl => $crate::msg::quotactl::Quotactl, Quotashare => $crate::msg::quotashare::Quotashare,
-            Acquire => $crate::msg::acquire::Acquire, Purge => $crate::msg::purge::Purge,
+            Acquire => $crate::msg::acquire::Acquire, Makeroom => $crate::msg::makeroom::Makeroom, Purge => $crate::msg::purge::Purge,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
         }
     };

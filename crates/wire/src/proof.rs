@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 pub const KEY_BYTES: usize = 32;
 /// Random, or made from something random.
 pub type Key = [u8; KEY_BYTES];
-/// Claims on one connection, at most.
+/// Claims in one message, at most.
 pub const CLAIMS_MAX: usize = 64;
+/// Claims on one connection, at most: a server of more targets is several.
+pub const CLAIMS_KEPT_MAX: usize = 1024;
 
 /// What somebody says to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -68,6 +70,19 @@ impl Challenge {
     pub fn is_met(&self, key: &Key, claim: &Claim) -> bool {
         self.keyed(key, claim.by).verify_slice(&claim.mac).is_ok()
     }
+}
+
+/// What a connection has claimed by now: a server of many targets says it in parts, and what it says again
+/// counts in the place of the former. `None`: that is more than a message, or a connection, may claim.
+pub fn add_claims(known: &[Claim], new: Vec<Claim>) -> Option<Vec<Claim>> {
+    if new.len() > CLAIMS_MAX {
+        return None;
+    }
+    let stays = |k: &&Claim| !new.iter().any(|n| n.by == k.by);
+    let mut all: Vec<Claim> = known.iter().filter(stays).cloned().collect();
+    all.extend(new);
+    assert!(all.len() <= known.len() + CLAIMS_MAX, "one message adds so many at most");
+    (all.len() <= CLAIMS_KEPT_MAX).then_some(all)
 }
 
 /// What a client shows `target` of `fsname` so that nobody else can speak in its name: made from its secret,

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The last field of a message. `None` where the message ends before it: its sender is of a version that does
-/// not know it. What is there is written without a mark, so a message may get another one behind it later;
-/// what is appended at once is one field, as bytes that are none of the first could pass for the second.
+/// not know it. What is there is written without a mark. Another one that comes later goes into it, at the
+/// end of its value: side by side, bytes that are none of the first could pass for the second.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Trailing<T>(pub Option<T>);
 

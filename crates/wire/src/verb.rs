@@ -82,6 +82,8 @@ pub struct Verb {
     pub named: Named,
     /// The counter of its time in `obdfilter.*.stats`.
     pub ost_counter: Option<&'static str>,
+    /// Done by the program that serves the target, not by the target.
+    pub by_host: bool,
 }
 
 impl Verb {
@@ -98,6 +100,7 @@ impl Verb {
             bulk: BulkSide::None,
             named: Named::Itself,
             ost_counter: None,
+            by_host: false,
         }
     }
 
@@ -140,6 +143,10 @@ impl Verb {
 
     const fn named(self, whole: &'static str) -> Verb {
         Verb { named: Named::Whole(whole), ..self }
+    }
+
+    const fn by_host(self) -> Verb {
+        Verb { by_host: true, ..self }
     }
 
     const fn ost_counter(self, name: &'static str) -> Verb {
@@ -245,11 +252,17 @@ verbs! {
         Setquota = 56, modifies, not_in_batch;
         Acquire = 57, past_barrier, not_in_batch;
         Purge = 58, answers(Answer::Changed);
+        Quotadir = 59, modifies, not_in_batch;
         // locks (MDT)
         Enqueue = 60, modifies, named("ldlm_enqueue");
         Cancel = 61, modifies, past_barrier, unlimited, named("ldlm_cancel");
         Getlock = 62, past_barrier;
         Reclaim = 63, modifies, in_recovery, not_in_batch;
+        // trash (MDT)
+        Trashdir = 74, modifies, not_in_batch;
+        Trashlist = 75;
+        Trashtake = 76, modifies, not_in_batch;
+        Makeroom = 77, not_in_batch;
         // data (OST; what lies with the inode, MDT)
         Read = 80, moves(BulkSide::Reply), ost_counter("read");
         Write = 81, answers(Answer::Written), moves(BulkSide::Request), ost_counter("write");
@@ -273,6 +286,10 @@ verbs! {
         Fence = 91, modifies, ost_counter("fence");
         Setowner = 93, modifies, ost_counter("setattr");
         Quotashare = 94, modifies, not_in_batch, ost_counter("quotactl");
+        Objectlist = 95, not_in_batch, ost_counter("getattr");
+        // of the program that serves a target
+        Barrier = 96, in_recovery, past_barrier, not_in_batch, by_host;
+        Snapshot = 97, in_recovery, past_barrier, not_in_batch, by_host;
     }
     Administrator {
         SetParam = 6, modifies, in_recovery, past_barrier, ost_counter("set_info");

@@ -22,6 +22,32 @@ pub enum Kind {
 pub trait Gate: Send + Sync {
     /// An error is the call's answer.
     fn pass(&self, kind: Kind, path: &str) -> io::Result<()>;
+    /// As [`Gate::pass`], of a new name for a file.
+    fn pass_rename(&self, _from: &str, to: &str) -> io::Result<()> {
+        self.pass(Kind::Name, to)
+    }
+    /// A call that was let through has ended, well or not.
+    fn passed(&self, _kind: Kind, _path: &str) {}
+}
+
+/// A call that was let through, until it ends.
+struct Through<'a> {
+    gate: &'a dyn Gate,
+    kind: Kind,
+    path: &'a str,
+}
+
+impl<'a> Through<'a> {
+    fn pass(gate: &'a dyn Gate, kind: Kind, path: &'a str) -> io::Result<Through<'a>> {
+        gate.pass(kind, path)?;
+        Ok(Through { gate, kind, path })
+    }
+}
+
+impl Drop for Through<'_> {
+    fn drop(&mut self) {
+        self.gate.passed(self.kind, self.path);
+    }
 }
 
 impl<F: Fn(Kind, &str) -> io::Result<()> + Send + Sync> Gate for F {
@@ -50,38 +76,43 @@ struct GatedFile {
 
 impl Disk for GatedDisk {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        if mode.create {
-            self.gate.pass(Kind::Name, path)?;
-        }
-        if mode.truncate {
-            self.gate.pass(Kind::Write, path)?;
-        }
+        let pass = |kind| Through::pass(&*self.gate, kind, path);
+        // One is out before the next is in: who closes the gate waits for nobody that waits for it.
+        let created = if mode.create { Some(pass(Kind::Name)?) } else { None };
+        let _through = match mode.truncate {
+            true => {
+                drop(created);
+                Some(pass(Kind::Write)?)
+            }
+            false => created,
+        };
         let inner = self.inner.open(path, mode)?;
         Ok(Arc::new(GatedFile { inner, path: path.to_string(), gate: self.gate.clone() }))
     }
 
     fn mkdir(&self, path: &str) -> io::Result<()> {
-        self.gate.pass(Kind::Name, path)?;
+        let _through = Through::pass(&*self.gate, Kind::Name, path)?;
         self.inner.mkdir(path)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.gate.pass(Kind::Name, to)?;
+        self.gate.pass_rename(from, to)?;
+        let _through = Through { gate: &*self.gate, kind: Kind::Name, path: to };
         self.inner.rename(from, to)
     }
 
     fn unlink(&self, path: &str) -> io::Result<()> {
-        self.gate.pass(Kind::Name, path)?;
+        let _through = Through::pass(&*self.gate, Kind::Name, path)?;
         self.inner.unlink(path)
     }
 
     fn rmdir(&self, path: &str) -> io::Result<()> {
-        self.gate.pass(Kind::Name, path)?;
+        let _through = Through::pass(&*self.gate, Kind::Name, path)?;
         self.inner.rmdir(path)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.gate.pass(Kind::Read, dir)?;
+        let _through = Through::pass(&*self.gate, Kind::Read, dir)?;
         self.inner.list(dir)
     }
 
@@ -90,8 +121,18 @@ impl Disk for GatedDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        self.gate.pass(Kind::Flush, dir)?;
+        let _through = Through::pass(&*self.gate, Kind::Flush, dir)?;
         self.inner.sync_dir(dir)
+    }
+
+    fn clone_file(&self, from: &str, to: &str) -> io::Result<()> {
+        let _through = Through::pass(&*self.gate, Kind::Name, to)?;
+        self.inner.clone_file(from, to)
+    }
+
+    fn sync_tree(&self, dir: &str) -> io::Result<()> {
+        let _through = Through::pass(&*self.gate, Kind::Flush, dir)?;
+        self.inner.sync_tree(dir)
     }
 
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
@@ -109,22 +150,22 @@ impl Disk for GatedDisk {
 
 impl DiskFile for GatedFile {
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
-        self.gate.pass(Kind::Read, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Read, &self.path)?;
         self.inner.read_at(buf, off)
     }
 
     fn read_bulk_at(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
-        self.gate.pass(Kind::Read, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Read, &self.path)?;
         self.inner.read_bulk_at(buf, off)
     }
 
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        self.gate.pass(Kind::Write, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Write, &self.path)?;
         self.inner.write_at(buf, off)
     }
 
     fn write_bulk_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        self.gate.pass(Kind::Write, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Write, &self.path)?;
         self.inner.write_bulk_at(buf, off)
     }
 
@@ -133,22 +174,22 @@ impl DiskFile for GatedFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.gate.pass(Kind::Write, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Write, &self.path)?;
         self.inner.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.gate.pass(Kind::Flush, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Flush, &self.path)?;
         self.inner.sync_data()
     }
 
     fn drop_cached(&self) -> io::Result<()> {
-        self.gate.pass(Kind::Flush, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Flush, &self.path)?;
         self.inner.drop_cached()
     }
 
     fn allocate(&self, mode: u32, off: u64, len: u64) -> io::Result<()> {
-        self.gate.pass(Kind::Write, &self.path)?;
+        let _through = Through::pass(&*self.gate, Kind::Write, &self.path)?;
         self.inner.allocate(mode, off, len)
     }
 
@@ -162,5 +203,9 @@ impl DiskFile for GatedFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         self.inner.try_lock()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.inner.unlock()
     }
 }

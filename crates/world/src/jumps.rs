@@ -2,6 +2,7 @@
 //! had, and then somebody sets the wall clock right.
 
 use crate::Instant;
+use model::mutex::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -16,6 +17,8 @@ pub struct Jumps {
     apart: AtomicI64,
     /// What [`Jumps::last`] returns.
     last: AtomicU64,
+    /// Of several who meet the same jump one counts it.
+    counting: Mutex<()>,
 }
 
 /// Nanoseconds from `now` to `wall`.
@@ -26,7 +29,7 @@ fn apart(now: Instant, wall: i64) -> i64 {
 impl Jumps {
     /// `wall`: nanoseconds since 1970.
     pub fn new(now: Instant, wall: i64) -> Jumps {
-        Jumps { apart: AtomicI64::new(apart(now, wall)), last: AtomicU64::new(0) }
+        Jumps { apart: AtomicI64::new(apart(now, wall)), last: AtomicU64::new(0), counting: Mutex::new(()) }
     }
 
     /// What was before this point in time may have been longer ago than it seems; zero if no jump was ever
@@ -35,6 +38,8 @@ impl Jumps {
         let (now, wall) = read();
         let known = self.apart.load(Acquire);
         if apart(now, wall).abs_diff(known) > STEP_NS {
+            let _counting = self.counting.lock();
+            let known = self.apart.load(Acquire);
             // Stopped between the two readings, perhaps. A second time in a row would be a jump too many:
             // only a look.
             let (now, wall) = read();

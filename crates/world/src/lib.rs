@@ -22,8 +22,10 @@ pub mod ioctl;
 pub mod jumps;
 pub mod mapping;
 pub mod mem;
+pub mod pause;
 pub mod real;
 pub mod rng;
+pub mod span;
 pub mod sys;
 
 pub use future::{Either, block_on, select};
@@ -96,6 +98,12 @@ pub trait Stream: Send + Sync {
     fn recv(&self, limit: usize) -> BoxFuture<io::Result<bytes::Bytes>>;
 }
 
+/// Takes connections that carry bytes.
+pub trait StreamListener: Send + Sync {
+    fn accept(&self) -> BoxFuture<io::Result<Arc<dyn Stream>>>;
+    fn local_addr(&self) -> SocketAddr;
+}
+
 /// Ports below this one are an administrator's.
 pub const RESERVED_PORTS: u16 = 1024;
 
@@ -106,6 +114,10 @@ pub trait Net: Send + Sync {
     fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Conn>>>;
     /// Networks that only know frames refuse it.
     fn stream(&self, _to: SocketAddr) -> BoxFuture<io::Result<Arc<dyn Stream>>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+    /// Listens for such connections. Networks that only know frames refuse it.
+    fn listen_streams(&self, _at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn StreamListener>>> {
         Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
     /// The addresses of a host's name.
@@ -161,6 +173,26 @@ pub trait Disk: Send + Sync {
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
     fn exists(&self, path: &str) -> io::Result<bool>;
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Makes `to`, a new file, with what `from` has now, written or not; both share their blocks until one of
+    /// them is written. Durable after [`Disk::sync_tree`]. `EOPNOTSUPP`: this file system cannot; `EXDEV`:
+    /// they lie on two. On an error there is no `to`.
+    fn clone_file(&self, _from: &str, _to: &str) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+    /// Everything in and below a folder is durable afterwards, names and contents; what else lies on the same
+    /// file system may be as well.
+    fn sync_tree(&self, dir: &str) -> io::Result<()> {
+        for name in self.list(dir)? {
+            let path = format!("{dir}/{name}");
+            match self.sync_tree(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+                    self.open(&path, OpenMode::READ)?.sync_data()?;
+                }
+                done => done?,
+            }
+        }
+        self.sync_dir(dir)
+    }
     fn space(&self, path: &str) -> io::Result<DiskSpace>;
     /// Whether what a path lies on has heads to move. False if the host does not know.
     fn is_rotational(&self, _path: &str) -> bool {
@@ -204,6 +236,8 @@ pub trait DiskFile: Send + Sync {
     fn seek_hole(&self, off: u64) -> io::Result<Option<u64>>;
     /// Takes the host's exclusive lock on the file (flock, no waiting); false if somebody else has it.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Gives that lock up, before the last who uses the file lets go of it. Without effect if nobody has it.
+    fn unlock(&self) -> io::Result<()>;
 }
 
 pub trait Rand: Send + Sync {
@@ -305,17 +339,21 @@ impl World {
         self.blocking_by(f, |f| self.tasks.run_briefly(f))
     }
 
-    fn blocking_by<T: Send + 'static>(
+    fn blocking_by<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
         &self,
-        f: impl FnOnce() -> T + Send + 'static,
+        f: F,
         how: impl FnOnce(Box<dyn FnOnce() + Send>) -> BoxFuture<()>,
     ) -> impl Future<Output = T> + Send + 'static {
+        let traced = span::current().map(|at| (self.clone(), span::Span::part_of_code::<F>(self, at)));
         let (tx, rx) = sync::oneshot::channel();
         let run = how(Box::new(move || {
             let _ = tx.send(f());
         }));
         async move {
             run.await;
+            if let Some((world, span)) = traced {
+                span.end(&world, "ok");
+            }
             rx.await.expect("the blocking task ran to its end")
         }
     }

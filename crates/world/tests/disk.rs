@@ -189,6 +189,12 @@ fn locks_space_and_missing_names_agree() {
         let b = d.open(&path, OpenMode::WRITE).unwrap();
         assert!(a.try_lock().unwrap() && a.try_lock().unwrap());
         assert!(!b.try_lock().unwrap());
+        b.unlock().unwrap();
+        assert!(!b.try_lock().unwrap(), "it was not this one's");
+        a.unlock().unwrap();
+        assert!(b.try_lock().unwrap() && !a.try_lock().unwrap());
+        b.unlock().unwrap();
+        assert!(a.try_lock().unwrap());
         drop(a);
         assert!(b.try_lock().unwrap());
         let r = d.open(&path, OpenMode::READ).unwrap();

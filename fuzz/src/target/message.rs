@@ -142,6 +142,14 @@ fn request_samples() -> Vec<Vec<u8>> {
         sample(&enqueue::Enqueue { lock, wait: true }),
         sample(&glimpse::Glimpse { objects: vec![object; 3] }),
         sample(&glimpselist::Glimpselist { objects: vec![(object, 1); 3], space: true }),
+        sample(&barrier::Barrier { order: model::barrier::BarrierOrder::Freeze { timeout_s: 9 } }),
+        sample(&snapshot::Snapshot { order: model::snapshot::SnapshotOrder::Begin { name: "daily".into() } }),
+        sample(&objectlist::Objectlist {
+            after: Some(object),
+            limit: 9,
+            only: vec![object; 2],
+            labels: true.into(),
+        }),
         sample(&batch::Batch {
             ops: vec![batch::BatchOp::plain(86, vec![0])],
             owned: true,

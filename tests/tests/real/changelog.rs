@@ -7,24 +7,12 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, fails, kill, lctl, ok_within, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn lfs(args: &[&str]) -> Result<String> {
     ok_within(tool("lfs").args(args), LIMIT)
-}
-
-fn lctl(args: &[&str]) -> Result<String> {
-    ok_within(tool("lctl").args(args), LIMIT)
-}
-
-/// It fails with this status and these words.
-fn fails(program: &str, args: &[&str], code: i32, part: &str) -> Result<()> {
-    let o = run_within(tool(program).args(args), LIMIT)?;
-    let said = String::from_utf8_lossy(&o.stderr).into_owned();
-    ensure!(o.status.code() == Some(code) && said.contains(part), "{args:?}: {}: {said}", o.status);
-    Ok(())
 }
 
 /// Words of a line: index, type with its number, time, date, flags, and so on.
@@ -40,13 +28,6 @@ fn names(text: &str) -> Vec<(u64, String, String)> {
         Some((w.first()?.parse().ok()?, (*w.get(1)?).to_string(), (*w.get(at + 1)?).to_string()))
     };
     text.lines().filter_map(one).collect()
-}
-
-/// The process that serves the metadata target.
-fn mds(fs: &TestFs) -> Result<i32> {
-    let all = fs.processes()?;
-    let it = all.iter().find(|(role, pid)| role.contains("mds") && *pid > 0);
-    it.map(|(_, pid)| *pid).with_context(|| format!("no metadata server: {all:?}"))
 }
 
 /// Ends with the test.
@@ -96,7 +77,7 @@ fn a_consumer_follows_over_restarts_of_the_metadata_server() -> Result<()> {
                 want.push(("06UNLNK".to_string(), new));
             }
             if i == 30 {
-                kill(mds(&fs)?, Signal::KILL)?;
+                kill(fs.mds()?, Signal::KILL)?;
                 fs.up_again()?;
             }
         }

@@ -319,6 +319,44 @@ fn controllers_move_targets_and_no_application_notices() -> Result<()> {
     fsck_when_free(TARGETS.map(|t| site.scratch.path().join(t)))
 }
 
+/// All of a host's targets at once, by the words of Heartbeat.
+#[test]
+fn controllers_move_all_targets_of_a_host_by_the_words_of_heartbeat() -> Result<()> {
+    let site = Site::up()?;
+    let owners = || -> Result<Vec<u32>> { TARGETS.iter().map(|t| site.c.owner_soon(t)).collect() };
+    let at = |want: [u32; 3], after: &str| -> Result<()> {
+        let now = owners()?;
+        ensure!(now == want, "after {after}: {now:?} instead of {want:?}\n{}", site.c.said());
+        Ok(())
+    };
+    // Each is at home on the host of its number, plus one.
+    site.c.ha(&["takeover", "all", "--to", "server2"])?;
+    at([2, 2, 2], "takeover all")?;
+    let said = site.c.ha(&["giveback", "foreign", "--from", "server2"])?;
+    ensure!(said.contains("2 of 2: ost1") && said.contains("ost1: serving on server3"), "{said}");
+    at([1, 2, 3], "giveback foreign")?;
+    site.c.ha(&["takeover", "foreign", "--to", "server1"])?;
+    at([1, 1, 1], "takeover foreign")?;
+    site.c.ha(&["takeover", "failback", "--to", "server3"])?;
+    at([1, 1, 3], "takeover failback")?;
+    // Its own one goes to the next of its list, the other one goes home.
+    site.c.ha(&["giveback", "all", "--from", "server1"])?;
+    at([2, 2, 3], "giveback all")?;
+    let said = site.c.ha(&["takeover", "local", "--to", "server3"])?;
+    ensure!(said == "no target is to move\n", "{said}");
+    let refused = site.c.ha(&["takeover", "all", "--to", "nowhere"]).unwrap_err().to_string();
+    ensure!(refused.contains("no controller runs on host nowhere"), "{refused}");
+    let named = site.c.ha(&["define", "--on=server1", "failback", "/x"]).unwrap_err().to_string();
+    ensure!(named.contains("takeover and giveback call several targets"), "{named}");
+    site.c.ha(&["diff", "--remote", "false"]).unwrap_err();
+    for m in &site.mounts {
+        std::fs::write(m.join("after"), "moved")?;
+        ok_within(Command::new("umount").arg(m), LIMIT)?;
+    }
+    site.c.undefine(&TARGETS)?;
+    fsck_when_free(TARGETS.map(|t| site.scratch.path().join(t)))
+}
+
 /// What an MGS in a folder knows goes into an etcd and back, and nobody who saw it before is put off.
 #[test]
 fn the_data_of_an_mgs_moves_into_etcd_and_back() -> Result<()> {

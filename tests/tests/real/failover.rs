@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tests::cluster::{Scratch, fsck_when_free, ok_within, tool};
 use tests::hosts::{self, Hosts};
+use tests::logs::{self, Happened, HostLog};
 use tests::rng::Rng;
 use tests::thrash;
 
@@ -66,6 +67,7 @@ struct Site {
     lossy: Option<u32>,
     no_mgs: bool,
     zombie: Option<u32>,
+    happened: Vec<Happened>,
 }
 
 impl Site {
@@ -87,13 +89,28 @@ impl Site {
         }
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
         let hosts = Hosts::new(CLIENTS[2], &mounts)?;
-        let mut site = Site { scratch, hosts, mounts, pairs, lossy: None, no_mgs: true, zombie: None };
+        let mut site = Site {
+            scratch,
+            hosts,
+            mounts,
+            pairs,
+            lossy: None,
+            no_mgs: true,
+            zombie: None,
+            happened: Vec::new(),
+        };
         site.mgs_up()?;
         (0..2).try_for_each(|p| site.start(p))?;
         let source = format!("{}:/fail", Hosts::nid(MGS));
         let mut mounts = CLIENTS.iter().zip(&site.mounts);
         mounts.try_for_each(|(client, m)| {
-            hosts::mount(|| site.hosts.on(*client, "mount.nacre"), &source, m, LIMIT)
+            let log = format!("log={}", site.log(*client).display());
+            let mounter = || {
+                let mut c = site.hosts.on(*client, "mount.nacre");
+                c.args(["-o", &log]);
+                c
+            };
+            hosts::mount(mounter, &source, m, LIMIT)
         })?;
         Ok(site)
     }
@@ -122,7 +139,27 @@ impl Site {
     fn move_on(&mut self, pair: usize, signal: Signal) -> Result<()> {
         self.hosts.end(self.pairs[pair].here(), signal)?;
         self.pairs[pair].at ^= 1;
+        self.note(pair);
         self.start(pair)
+    }
+
+    /// What the logs must tell of a move: the host that serves now, and a client.
+    fn note(&mut self, pair: usize) {
+        let to = self.pairs[pair].here();
+        let label = ["fail-MDT0000", "fail-OST0001"][pair];
+        let words = |all: &[&str]| all.iter().map(|w| (*w).to_string()).collect();
+        let told = vec![
+            (host(to), words(&["[N601", label])),
+            (host(to), words(&["[N302", label])),
+            (host(CLIENTS[0]), words(&["[N202", label])),
+        ];
+        let what = format!("{label} moved to {}", host(to));
+        self.happened.push(Happened { what, at: SystemTime::now(), told });
+    }
+
+    fn logs(&self) -> Vec<HostLog> {
+        let of = |n: u32| HostLog { host: host(n), path: self.log(n) };
+        (MGS..=5).chain(CLIENTS).map(of).collect()
     }
 
     /// The locks on files are of this kernel, which is both hosts' here and would give the lie away.
@@ -175,6 +212,8 @@ impl thrash::Site for Site {
             }
             Fault::InRecovery => {
                 self.move_on(pair, Signal::KILL)?;
+                // That one served for no time that a log would have to tell of.
+                self.happened.pop();
                 self.move_on(pair, Signal::KILL)
             }
             Fault::NoMgs => {
@@ -218,6 +257,10 @@ impl thrash::Site for Site {
     }
 }
 
+fn host(n: u32) -> String {
+    format!("host {n}")
+}
+
 /// How often targets moved.
 fn failovers(f: Fault) -> u64 {
     match f {
@@ -234,6 +277,12 @@ fn targets_move_between_hosts_and_no_application_notices() -> Result<()> {
     let mounts = site.mounts.clone();
     let scratch = site.scratch.path().to_path_buf();
     thrash::run("by hand", &mut site, &mounts, &scratch, <Site as thrash::Site>::FAULTS.len())?;
+    // A lines' bound only makes sense at a pace: NACRE_LOG_LINES.
+    let most = logs::volume("by hand", &site.logs())?;
+    if let Some(bound) = tests::env_number("NACRE_LOG_LINES") {
+        logs::story(&site.logs(), &site.happened, LIMIT)?;
+        ensure!(most as u64 <= bound, "{most} lines of one host, {bound} are allowed");
+    }
     for m in &site.mounts {
         ok_within(Command::new("umount").arg(m), LIMIT)?;
     }

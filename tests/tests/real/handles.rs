@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, tool, wait_until};
+use tests::cluster::{TestFs, kill_all, ok_within, tool};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -42,13 +42,7 @@ fn a_file_handle_outlives_caches_mounts_and_servers() -> Result<()> {
     ok_within(Command::new("umount").arg(fs.mount(0)), LIMIT)?;
     fs.up_again()?;
     program(&fs, "check", 0).context("mounted again")?;
-    let servers = fs.servers()?;
-    for &pid in &servers {
-        kill(pid, rustix::process::Signal::KILL)?;
-    }
-    wait_until("the servers are gone", Duration::from_secs(10), || {
-        servers.iter().all(|p| !tests::cluster::alive(*p))
-    })?;
+    kill_all(&fs.servers()?, Duration::from_secs(10))?;
     fs.up_again()?;
     std::fs::write("/proc/sys/vm/drop_caches", "2")?;
     program(&fs, "check", 0).context("the servers were killed and started again")?;

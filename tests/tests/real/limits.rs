@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
-use tests::cluster::{TestFs, kill, ok_within, run_within, tool};
+use tests::cluster::{TestFs, kill, ok_within, run_within, tool, wait_until};
 use tests::users::{USER, as_user};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -113,7 +113,7 @@ struct Pages([u8; MIB as usize]);
 
 /// Writes steps of so many bytes from `off` on until no byte more may be written; the step is halved down to
 /// 4 KiB. Returns where it ended.
-fn fill(file: &File, mut off: u64, mut step: u64) -> Result<u64> {
+pub fn fill(file: &File, mut off: u64, mut step: u64) -> Result<u64> {
     let pages = Box::new(Pages([7; MIB as usize]));
     ensure!(step <= MIB, "a step is one write");
     loop {
@@ -127,7 +127,7 @@ fn fill(file: &File, mut off: u64, mut step: u64) -> Result<u64> {
     }
 }
 
-fn open(path: &Path, flags: i32) -> Result<File> {
+pub fn open(path: &Path, flags: i32) -> Result<File> {
     let mut how = OpenOptions::new();
     how.write(true).create(true).truncate(false).custom_flags(flags);
     as_user(|| how.open(path)).with_context(|| path.display().to_string())
@@ -198,5 +198,160 @@ fn four_writers_on_two_mounts_stop_at_a_limit_on_space() -> Result<()> {
     let more = as_user(|| fill(&direct[0], ends[0], 4 * KIB))?;
     ensure!(more >= ends[0] + MIB - 64 * KIB, "{more} after {}", ends[0]);
     drop(direct);
+    t.fsck()
+}
+
+/// Of the user on the OSTs of a pool, as `lfs quota --pool` shows it.
+fn in_pool(m: &str, pool: &str) -> Result<Value> {
+    let text = lfs(&["quota", "--json", "-u", &USER.to_string(), "--pool", pool, m])?;
+    let rows: Value = serde_json::from_str(&text)?;
+    Ok(rows[0].clone())
+}
+
+#[test]
+fn the_smallest_limit_of_pool_and_file_system_holds() -> Result<()> {
+    let t = TestFs::up("pool-limits", 3, 2)?;
+    let (m, user, f) = (t.mount(0).to_str().context("a name")?, USER.to_string(), t.fsname());
+    fs::set_permissions(t.mount(0), fs::Permissions::from_mode(0o777))?;
+    let lctl = |args: &[&str]| ok_within(tool("lctl").args(args), LIMIT);
+    lctl(&["pool_new", &format!("{f}.flash")])?;
+    lctl(&["pool_add", &format!("{f}.flash"), "OST0000"])?;
+    fails(&["setquota", "-u", &user, "--pool", "none-such", "-B", "5M", m], 2, "no such pool")?;
+    fails(&["setquota", "-u", &user, "--pool", "other.flash", "-B", "5M", m], 22, "not of 'other'")?;
+    let pool = format!("{f}.flash");
+    lfs(&["setquota", "-u", &user, "--pool", &pool, "-b", "0", "-B", "64M", m])?;
+
+    // Only the pool limits him: elsewhere he writes what he likes.
+    let on = |mount: usize, name: &str, layout: &[&str]| -> Result<File> {
+        let path = t.mount(mount).join(name);
+        let text = path.to_str().context("a name")?;
+        as_user(|| lfs(&[&["setstripe"], layout, &[text]].concat()))?;
+        open(&path, 0o40000)
+    };
+    let (one, two) = (on(0, "one", &["-p", "flash"])?, on(1, "two", &["-o", "0"])?);
+    let elsewhere = on(0, "elsewhere", &["-o", "1,2", "-c", "2"])?;
+    as_user(|| elsewhere.write_all_at(&vec![7; 100 << 20], 0))?;
+    let ends = fill_all(&[one, two], MIB)?;
+    used(m)?;
+    let shown = in_pool(m, "flash")?;
+    let all = shown["bytes"].as_u64().context("bytes")?;
+    ensure!((64 * MIB - 64 * KIB..=64 * MIB + 4 * KIB).contains(&all), "{all} of 64 MiB: {ends:?}");
+    ensure!(shown["limits"]["bytes"]["hard"] == 64 << 20, "{shown}");
+    ensure!(shown["targets"].as_array().is_some_and(|t| t.len() == 1), "{shown}");
+    let text = lfs(&["quota", "-u", &user, "--pool", "flash", m])?;
+    ensure!(text.contains("Quotas for pool: flash\n") && text.contains(" 65536 "), "{text}");
+    ensure!(lfs(&["quota", "-a", "-u", "--pool", "flash", m])?.contains("65536"), "one line of all");
+
+    // The limit of the file system is the smaller one now; killed servers know of both.
+    t.servers()?.into_iter().try_for_each(|pid| kill(pid, Signal::KILL))?;
+    t.up_again()?;
+    let one = open(&t.mount(0).join("one"), 0o40000)?;
+    // What two writers at once had left over, and no more.
+    let end = as_user(|| fill(&one, ends[0], 4 * KIB))?;
+    ensure!(end <= ends[0] + 64 * KIB, "a killed server knows the limit: {end} after {}", ends[0]);
+    used(m)?;
+    let all = in_pool(m, "flash")?["bytes"].as_u64().context("bytes")?;
+    ensure!(all <= 64 * MIB + 4 * KIB, "{all} of 64 MiB after a restart");
+    drop(one);
+    lfs(&["setquota", "-u", &user, "-B", "200M", m])?;
+    fs::remove_file(t.mount(0).join("two"))?;
+    let more = as_user(|| fill(&elsewhere, 100 << 20, 64 * KIB))?;
+    let all = used(m)?;
+    ensure!((200 * MIB - 64 * KIB..=200 * MIB + 4 * KIB).contains(&all), "{all} of 200 MiB, {more}");
+    lfs(&["setquota", "-u", &user, "-B", "0", m])?;
+
+    // Whoever comes to be in the pool counts.
+    lctl(&["pool_add", &pool, "OST0001"])?;
+    // Where nothing is yet: what has its blocks needs no room. One of its two OSTs is in the pool.
+    let mut at = more;
+    let is_over = || {
+        let shown = in_pool(m, "flash").unwrap_or_default();
+        let refused = (0..2).any(|_| {
+            at += 4 * MIB;
+            as_user(|| elsewhere.write_at(&[7; 4096], at)).is_err()
+        });
+        shown["targets"].as_array().is_some_and(|t| t.len() == 2) && refused
+    };
+    wait_until("an OST that comes to be in the pool counts", Duration::from_secs(20), is_over)?;
+    lfs(&["setquota", "--delete", "-u", &user, "--pool", "flash", m])?;
+    as_user(|| elsewhere.write_all_at(&vec![7; 8 << 20], more))?;
+    drop(elsewhere);
+    t.fsck()
+}
+
+/// Of the user, around the caches.
+fn direct_file(path: &Path, mib: u64) -> Result<()> {
+    let f = open(path, 0o40000)?;
+    let pages = Box::new(Pages([7; MIB as usize]));
+    as_user(|| (0..mib).try_for_each(|n| f.write_all_at(&pages.0, n * MIB)))?;
+    Ok(())
+}
+
+fn bytes_below(dir: &str) -> Result<u64> {
+    let rows: Value = serde_json::from_str(&lfs(&["quota", "--json", "-d", dir])?)?;
+    rows[0]["bytes"].as_u64().context("bytes")
+}
+
+#[test]
+fn files_that_come_to_somebody_need_room_in_what_he_may_have() -> Result<()> {
+    let t = TestFs::up("arrivals", 2, 1)?;
+    let m = t.mount(0);
+    let (mount, limited) = (m.to_str().context("a name")?, m.join("limited"));
+    fs::set_permissions(m, fs::Permissions::from_mode(0o777))?;
+    as_user(|| fs::create_dir(&limited))?;
+    let dir = limited.to_str().context("a name")?;
+    lfs(&["setquota", "-d", dir, "-B", "20M"])?;
+    let refused = |r: std::io::Result<()>| r.is_err_and(|e| e.kind() == ErrorKind::QuotaExceeded);
+    let outside = |name: &str| m.join(name);
+
+    direct_file(&outside("large"), 30)?;
+    ensure!(refused(as_user(|| fs::rename(outside("large"), limited.join("large")))), "30 MiB into 20");
+    ensure!(outside("large").exists(), "it is where it was");
+    for n in 0..3 {
+        direct_file(&outside(&format!("f{n}")), 8)?;
+    }
+    let moved = |n: u32| {
+        let name = format!("f{n}");
+        as_user(|| fs::rename(outside(&name), limited.join(&name)))
+    };
+    // One behind the other: object servers have not heard of the first ones yet.
+    moved(0)?;
+    moved(1)?;
+    ensure!(refused(moved(2)), "the third 8 MiB into 20");
+
+    // A tree goes as a whole, or not at all.
+    let tree = outside("tree");
+    as_user(|| fs::create_dir_all(tree.join("below")))?;
+    for n in 0..5 {
+        direct_file(&tree.join("below").join(n.to_string()), 1)?;
+    }
+    ensure!(refused(as_user(|| fs::rename(&tree, limited.join("tree")))), "5 MiB where 4 are left");
+    fs::remove_file(tree.join("below/0"))?;
+    fs::remove_file(tree.join("below/1"))?;
+    as_user(|| fs::rename(&tree, limited.join("tree")))?;
+    // One with a quota of its own brings along what it has.
+    let inner = outside("inner");
+    as_user(|| fs::create_dir(&inner))?;
+    direct_file(&inner.join("f"), 8)?;
+    lfs(&["setquota", "-d", inner.to_str().context("a name")?])?;
+    ensure!(refused(as_user(|| fs::rename(&inner, limited.join("inner")))), "8 MiB where 1 is left");
+    wait_until("what was moved is counted", Duration::from_secs(20), || {
+        bytes_below(dir).is_ok_and(|n| n >= 19 * MIB)
+    })?;
+    ensure!(bytes_below(dir)? <= 20 * MIB, "{}", bytes_below(dir)?);
+
+    // A project, which users may choose here.
+    ok_within(tool("lctl").args(["set_param", "mdt.*.enable_chprojid_gid=-1"]), LIMIT)?;
+    lfs(&["setquota", "-p", "77", "-B", "10M", mount])?;
+    let to_project = |name: &str| {
+        let path = outside(name);
+        as_user(|| run_within(tool("lfs").args(["project", "-p", "77"]).arg(path), LIMIT))
+    };
+    direct_file(&outside("more"), 8)?;
+    ensure!(to_project("f2")?.status.success());
+    let second = to_project("more")?;
+    ensure!(second.status.code() == Some(122), "{second:?}");
+    lfs(&["setquota", "-p", "77", "-B", "17M", mount])?;
+    ensure!(to_project("more")?.status.success());
     t.fsck()
 }

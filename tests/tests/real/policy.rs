@@ -34,13 +34,13 @@ fn used(mount: &Path) -> Result<u64> {
     Ok(percent.parse()?)
 }
 
-struct Policy {
-    file: PathBuf,
-    state: PathBuf,
+pub(crate) struct Policy {
+    pub file: PathBuf,
+    pub state: PathBuf,
 }
 
 impl Policy {
-    fn command(&self, what: &str) -> Command {
+    pub fn command(&self, what: &str) -> Command {
         let mut c = tool("nacre");
         c.args(["policy", what]).arg("--state").arg(&self.state);
         if what == "run" {
@@ -49,12 +49,16 @@ impl Policy {
         c
     }
 
-    fn json(&self, args: &[&str]) -> Result<Value> {
-        let text = ok_within(self.command(args[0]).args(&args[1..]).arg("--json"), LIMIT)?;
+    pub fn json(&self, args: &[&str]) -> Result<Value> {
+        self.json_within(args, LIMIT)
+    }
+
+    pub fn json_within(&self, args: &[&str], limit: Duration) -> Result<Value> {
+        let text = ok_within(self.command(args[0]).args(&args[1..]).arg("--json"), limit)?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    fn listed(&self, rule: &str) -> Result<Vec<Value>> {
+    pub fn listed(&self, rule: &str) -> Result<Vec<Value>> {
         let text = fs::read_to_string(self.state.join(format!("{rule}.deleted")))?;
         text.lines().map(|l| Ok(serde_json::from_str(l)?)).collect()
     }

@@ -89,6 +89,10 @@ fn commands_do_what_they_say_or_refuse_by_name() -> Result<()> {
     for (conf, param, value) in [
         (format!("{name}.llite.statfs_max_age"), format!("llite.{name}-*.statfs_max_age"), "7"),
         (format!("{name}-OST0000.ost.brw_size"), format!("obdfilter.{name}-OST0000.brw_size"), "2"),
+        (format!("{name}-OST0000.ost.OSS.ost_io.nrs_places"), "ost.OSS.ost_io.nrs_places".into(), "33"),
+        (format!("{name}-MDT0000.mds.MDS.mdt.nrs_tbf_rate"), "mds.MDS.mdt.nrs_tbf_rate".into(), "777"),
+        ("mds.MDS.mdt.slots_max_client".into(), "mds.MDS.mdt.slots_max_client".into(), "48"),
+        ("ost.OSS.ost_io.slots_max_server".into(), "ost.OSS.ost_io.slots_max_server".into(), "44"),
     ] {
         ensure!(!is(&param, value), "{param} is {value} already");
         ok_within(tool("lctl").args(["conf_param", &format!("{conf}={value}")]), LIMIT)?;
@@ -108,7 +112,7 @@ fn commands_do_what_they_say_or_refuse_by_name() -> Result<()> {
         refused("lctl", &args, &[&words.replace("{name}", name)])?;
     }
     let kept = ok_within(tool("lctl").args(["get_param", "-n", "mgs.MGS.params"]), LIMIT)?;
-    ensure!(!kept.contains("max_dirty") && kept.lines().count() == 2, "{kept}");
+    ensure!(!kept.contains("max_dirty") && kept.lines().count() == 6, "{kept}");
     // Options of mkfs that would change nothing.
     let dir = t.scratch().join("ost");
     let dir = dir.to_str().context("a plain path")?;

@@ -97,6 +97,11 @@ fn on_three_disks(name: &str) -> Result<(TestFs, Disks)> {
     for device in [format!("osp.{name}-OST0000-osc-*"), format!("osc.{name}-OST0000*")] {
         ok_within(tool("lctl").args(["set_param", &format!("{device}.active=0")]), LIMIT)?;
     }
+    // What is to lie where is made first.
+    let mount = m.display().to_string();
+    ensure!(status(&mount)?["threshold"] == 20, "it is on unless somebody switches it off");
+    ok_within(tool("nacre").args(["rebalance", "--stop", &mount]), LIMIT)?;
+    wait_until("nothing moves by itself", LIMIT, || status(&mount).is_ok_and(|s| s["state"] == "off"))?;
     Ok((fs, disks))
 }
 
@@ -240,7 +245,7 @@ fn the_metadata_server_does_the_same_by_itself_until_it_is_told_to_stop() -> Res
     fill(m, fs.fsname())?;
     let before = sums(m)?;
     known_full(m)?;
-    ensure!(status(&mount)?["state"] == "off", "nobody has asked for it");
+    ensure!(status(&mount)?["state"] == "off", "it was switched off");
     ok_within(tool("nacre").args(["rebalance", "--background", "10", &mount]), LIMIT)?;
     let is = |state: &'static str| {
         let mount = mount.clone();

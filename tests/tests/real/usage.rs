@@ -187,7 +187,7 @@ fn users_ask_about_themselves_in_the_usual_shape() -> Result<()> {
     let other = as_user("4003", &["-u", "4001"])?;
     ensure!(other.status.code() == Some(1), "EPERM: {other:?}");
     let by_pool = quota(&["--pool", "p", "-u", "4001"])?;
-    ensure!(by_pool.status.code() == Some(95), "EOPNOTSUPP: {by_pool:?}");
+    ensure!(by_pool.status.code() == Some(2), "ENOENT: {by_pool:?}");
     let verbose = quota(&["-v", "-g", "4002"])?;
     let text = String::from_utf8_lossy(&verbose.stdout);
     ensure!(text.contains("MDT0000_UUID") && text.contains("OST0001_UUID"), "{text}");

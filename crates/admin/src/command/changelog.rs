@@ -206,9 +206,15 @@ fn nid(r: &Record) -> String {
 }
 
 /// `YYYY.MM.DD` and `HH:MM:SS` in UTC.
-fn date_and_time(sec: i64) -> (String, String) {
+pub fn date_and_time(sec: i64) -> (String, String) {
     let (year, month, day) = moment::date_of(sec.div_euclid(86_400));
     (format!("{year:04}.{month:02}.{day:02}"), moment::time_of_day(sec))
+}
+
+/// `2026.11.28 05:22:10`, in UTC.
+pub fn when(sec: i64) -> String {
+    let (date, time) = date_and_time(sec);
+    format!("{date} {time}")
 }
 
 fn as_json(r: &Record) -> serde_json::Value {
@@ -298,9 +304,7 @@ pub fn run_deregister(args: &[OsString]) -> Result<FirstError, Failure> {
 
 /// Has the daemon do it that serves the target on this host; the consumer's name.
 fn order(what: &str, device: &str, order: Order) -> Result<String, Failure> {
-    let serves = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == device));
-    let all = Daemon::all();
-    let Some(d) = all.iter().find(serves) else {
+    let Some((d, _)) = Daemon::served().into_iter().find(|(_, t)| t.label == device) else {
         let why = "no nacred of this host serves it: run this on the host of the metadata target";
         return Err(Failure::explained(what, device, Errno::ENODEV, why));
     };

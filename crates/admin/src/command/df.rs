@@ -30,6 +30,14 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    pub fn of_space(s: &TargetSpace) -> Numbers {
+        Numbers { total: s.total, used: s.total.saturating_sub(s.free), available: s.available }
+    }
+
+    pub fn of_inodes(s: &TargetSpace) -> Numbers {
+        Numbers { total: s.files, used: s.files.saturating_sub(s.files_free), available: s.files_free }
+    }
+
     /// Use%: rounded up.
     pub fn percent(self) -> u64 {
         let whole = u128::from(self.used) + u128::from(self.available);
@@ -39,11 +47,7 @@ impl Numbers {
 
 impl View {
     fn numbers(&self, s: &TargetSpace) -> Numbers {
-        if self.inodes {
-            Numbers { total: s.files, used: s.files.saturating_sub(s.files_free), available: s.files_free }
-        } else {
-            Numbers { total: s.total, used: s.total.saturating_sub(s.free), available: s.available }
-        }
+        if self.inodes { Numbers::of_inodes(s) } else { Numbers::of_space(s) }
     }
 
     fn show(&self, n: u64) -> String {
@@ -73,7 +77,8 @@ impl View {
 
 /// A target's state, a letter for each bit.
 pub fn letters(flags: u32) -> String {
-    let all = [(1, 'D'), (2, 'R'), (4, 'N'), (8, 'S'), (16, 'I')];
+    use wire::msg::statfs::state::{DEGRADED, NO_CREATE, NO_INODES, NO_SPACE, READ_ONLY};
+    let all = [(DEGRADED, 'D'), (READ_ONLY, 'R'), (NO_CREATE, 'N'), (NO_SPACE, 'S'), (NO_INODES, 'I')];
     all.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, c)| c).collect()
 }
 
@@ -189,16 +194,16 @@ fn one_mount(m: &LocalMount, v: &View, p: &getopt::Parsed, errors: &mut FirstErr
     Ok(())
 }
 
+/// A target's row as programs read it.
+pub fn row_of(s: &TargetSpace) -> serde_json::Value {
+    json!({"uuid": s.target.uuid, "index": s.target.target.index, "kind": s.target.target.kind,
+           "active": s.target.active, "errno": s.errno, "state": letters(s.flags),
+           "total_bytes": s.total, "used_bytes": s.total.saturating_sub(s.free),
+           "available_bytes": s.available, "inodes": s.files, "inodes_free": s.files_free})
+}
+
 fn as_json(m: &LocalMount, pool: Option<&str>) -> Result<serde_json::Value, Failure> {
-    let rows: Vec<_> = space(m, pool)?
-        .iter()
-        .map(|s| {
-            json!({"uuid": s.target.uuid, "index": s.target.target.index, "kind": s.target.target.kind,
-                   "active": s.target.active, "errno": s.errno, "state": letters(s.flags),
-                   "total_bytes": s.total, "used_bytes": s.total.saturating_sub(s.free),
-                   "available_bytes": s.available, "inodes": s.files, "inodes_free": s.files_free})
-        })
-        .collect();
+    let rows: Vec<_> = space(m, pool)?.iter().map(row_of).collect();
     Ok(json!({"fsname": m.name.fsname, "mount": m.dir, "targets": rows}))
 }
 
@@ -255,6 +260,10 @@ mod tests {
             nid: String::new(),
             state: "FULL".into(),
             active: true,
+            server: "oss1".into(),
+            heard: model::Timestamp::ZERO,
+            away: None,
+            refusal: None,
             domain: Vec::new(),
         };
         let (total, free) = (1 << 60, 1 << 58);

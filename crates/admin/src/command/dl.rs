@@ -119,6 +119,18 @@ pub fn named(args: &[OsString]) -> Result<String, Failure> {
     device.ok_or_else(|| Failure::op("lctl dl shows no device", &name, Errno::ENODEV))
 }
 
+fn line(i: usize, d: &Device) -> String {
+    format!("{i:>3} {} {} {} {} {}", d.status, d.kind, d.name, d.uuid, d.refcount)
+}
+
+/// What `lctl dl` prints, as far as mounts answer.
+pub fn table() -> String {
+    let mut all = of_daemons();
+    all.extend(of_metadata_targets());
+    all.extend(of_mounts().unwrap_or_default());
+    all.iter().enumerate().map(|(i, d)| line(i, d)).collect::<Vec<_>>().join("\n")
+}
+
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     let p = getopt::parse(args, &[flag('t', "target"), flag('y', "yaml"), flag('\0', "json")])?;
     let all = devices()?;
@@ -146,7 +158,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
             continue;
         }
         let nid = d.nid.as_ref().filter(|_| p.has("target")).map_or(String::new(), |n| format!(" {n}"));
-        say!("{i:>3} {} {} {} {} {}{nid}", d.status, d.kind, d.name, d.uuid, d.refcount);
+        say!("{}{nid}", line(i, d));
     }
     Ok(FirstError::default())
 }

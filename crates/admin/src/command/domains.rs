@@ -175,6 +175,10 @@ mod tests {
             nid: "10.0.0.1@tcp".into(),
             state: "FULL".into(),
             active: true,
+            server: "oss1".into(),
+            heard: model::Timestamp::ZERO,
+            away: None,
+            refusal: None,
             domain: domain::parse(domain).unwrap(),
         };
         let (free, available) = (total / 2, total / 4);

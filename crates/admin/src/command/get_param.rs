@@ -1,19 +1,21 @@
 //! `lctl get_param` and `list_param`: parameters of this host's mounts and daemons.
 
+use crate::command::dl;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, flag};
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::{glob, output, say};
 use client::control::{Reply, Request};
 use model::Errno;
-use model::param::ParamInfo;
+use model::param::{Decl, ParamInfo, directories, glob_match};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use world::sys;
 
-pub const USAGE: &str =
-    "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [--json] PATTERN...";
-pub const USAGE_LIST: &str = "[-F|--classify] [-R|--recursive] [--json] PATTERN...";
+pub const USAGE: &str = "[-n|--value-only] [-N|--only-name] [-F|--classify] [-R|--recursive] [-H|--header] [-r|-w|-t] [--json] PATTERN...";
+pub const USAGE_LIST: &str =
+    "[-F|--classify] [-D|--dir-only] [-R|--recursive] [-p|--path] [-r|-w|-t] [--json] PATTERN...";
 pub const USAGE_HELP: &str = "[-R|--recursive] [--json] PATTERN...";
 
 const OPTS: &[Opt] = &[
@@ -21,7 +23,26 @@ const OPTS: &[Opt] = &[
     flag('N', "only-name"),
     flag('F', "classify"),
     flag('R', "recursive"),
+    flag('H', "header"),
     flag('\0', "json"),
+];
+
+const OPTS_LIST: &[Opt] = &[
+    flag('F', "classify"),
+    flag('D', "dir-only"),
+    flag('D', "directory-only"),
+    flag('R', "recursive"),
+    flag('p', "path"),
+    flag('\0', "json"),
+];
+
+/// Which of those that fit, of both. All can be read, and none is a link: three of them say nothing more.
+const OPTS_KINDS: &[Opt] = &[
+    flag('r', "readable"),
+    flag('l', "links"),
+    flag('L', "no-links"),
+    flag('w', "writable"),
+    flag('t', "tunable"),
 ];
 
 /// `/` separates as well as a dot does.
@@ -38,9 +59,25 @@ pub fn matching(pattern: &str) -> Vec<(String, String)> {
         let of_mount = |r| if let Reply::Params(p) = r { p } else { Vec::new() };
         Question { to_daemon, of_daemon, to_mount, of_mount }
     });
+    if wants_devices(pattern) {
+        out.push((DEVICES.into(), dl::table()));
+    }
     out.sort();
     out.dedup();
     out
+}
+
+/// A name of this host, and of none of its mounts and daemons.
+const DEVICES: &str = "devices";
+
+/// Which names fit a pattern, with all that stands in its braces.
+fn fits(pattern: &str) -> impl Fn(&str) -> bool + use<> {
+    let patterns = glob::expand(pattern.as_bytes());
+    move |name: &str| patterns.iter().any(|p| glob_match(&String::from_utf8_lossy(p), name))
+}
+
+fn wants_devices(pattern: &str) -> bool {
+    fits(pattern)(DEVICES)
 }
 
 /// The names of everything on this host whose name fits.
@@ -57,6 +94,10 @@ fn explained(pattern: &str) -> Vec<ParamInfo> {
         let of_mount = |r| if let Reply::ParamInfos(p) = r { p } else { Vec::new() };
         Question { to_daemon, of_daemon, to_mount, of_mount }
     });
+    if wants_devices(pattern) {
+        let help = "Targets that this host serves, and connections of its mounts and metadata targets.";
+        out.push(Decl::text(DEVICES, help).info(DEVICES.into()));
+    }
     out.sort_by(|a, b| a.name.cmp(&b.name));
     out.dedup_by(|a, b| a.name == b.name);
     out
@@ -89,7 +130,7 @@ fn gather<T>(pattern: &str, question: impl Fn(String) -> Question<T>) -> Vec<T> 
 }
 
 /// Whether there was an answer.
-fn answered<R>(reply: Result<R, Failure>, take: &mut impl FnMut(R)) -> bool {
+pub(super) fn answered<R>(reply: Result<R, Failure>, take: &mut impl FnMut(R)) -> bool {
     match reply {
         Ok(r) => {
             take(r);
@@ -103,16 +144,19 @@ fn answered<R>(reply: Result<R, Failure>, take: &mut impl FnMut(R)) -> bool {
 }
 
 pub fn missing(pattern: &str) -> Failure {
-    Failure::Op {
-        text: format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text()),
-        errno: Errno::ENOENT,
+    let mut text = format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text());
+    if pattern.ends_with('.') {
+        text += ": no blank belongs between a device and its parameter";
     }
+    Failure::Op { text, errno: Errno::ENOENT }
 }
 
 /// `mark`: what `-F` puts behind the name.
 fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool, mark: &str) {
     if names_only {
         say!("{name}{mark}");
+    } else if p.has("header") {
+        value.trim_end_matches('\n').lines().for_each(|l| say!("{name}={l}"));
     } else if p.has("value-only") {
         say!("{}", value.trim_end_matches('\n'));
     } else if value.trim_end_matches('\n').contains('\n') {
@@ -125,42 +169,44 @@ fn show(p: &getopt::Parsed, name: &str, value: &str, names_only: bool, mark: &st
 /// The pattern of an operand, with everything below it when that is wanted.
 fn wanted(p: &getopt::Parsed, given: &str) -> String {
     let pattern = dotted(given);
-    if !p.has("recursive") {
-        return pattern;
-    }
+    if p.has("recursive") { deeper(&pattern) } else { pattern }
+}
+
+/// What fits, and everything below it.
+fn deeper(pattern: &str) -> String {
     // A star stays within one part of the name; no name has more than seven.
     let deeper: Vec<String> = (0..=6).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect();
     format!("{{{}}}", deeper.join(","))
 }
 
-fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstError, Failure> {
-    let p = getopt::parse(args, OPTS)?;
+/// Whether only what can be set is wanted.
+fn only_writable(p: &getopt::Parsed) -> bool {
+    p.has("writable") || p.has("tunable")
+}
+
+pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
+    let p = getopt::parse(args, &[OPTS, OPTS_KINDS].concat())?;
     if p.operands.is_empty() {
         return Err(Failure::usage("no parameter given"));
     }
-    let names_only = names_only || p.has("only-name");
+    let names_only = p.has("only-name");
     let (mut errors, mut rows) = (FirstError::default(), Vec::new());
     for o in &p.operands {
         let given = local::show(o);
         let pattern = wanted(&p, &given);
-        let found = matching(&pattern);
-        let infos = if p.has("classify") { explained(&pattern) } else { Vec::new() };
-        let mark = |name: &str| {
-            let settable = infos.iter().any(|i| i.name == name && i.writable);
-            if settable { "=" } else { "" }
-        };
+        let mut found = matching(&pattern);
+        let asks = p.has("classify") || only_writable(&p);
+        let infos = if asks { explained(&pattern) } else { Vec::new() };
+        let settable = |name: &str| infos.iter().any(|i| i.name == name && i.writable);
+        found.retain(|(name, _)| !only_writable(&p) || settable(name));
         if found.is_empty() {
-            errors.report(&format!("error: {command}"), &missing(&dotted(&given)));
+            errors.report("error: get_param", &missing(&dotted(&given)));
         }
         for (name, value) in found {
-            if p.has("json") {
-                rows.push(if names_only {
-                    json!({"name": name})
-                } else {
-                    json!({"name": name, "value": value})
-                });
-            } else {
-                show(&p, &name, &value, names_only, mark(&name));
+            match (p.has("json"), names_only) {
+                (true, true) => rows.push(json!({"name": name})),
+                (true, false) => rows.push(json!({"name": name, "value": value})),
+                (false, _) => show(&p, &name, &value, names_only, if settable(&name) { "=" } else { "" }),
             }
         }
     }
@@ -170,12 +216,91 @@ fn query(args: &[OsString], command: &str, names_only: bool) -> Result<FirstErro
     Ok(errors)
 }
 
-pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
-    query(args, "get_param", false)
+/// One name that `list_param` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listed {
+    Directory,
+    Parameter { writable: bool },
+}
+
+impl Listed {
+    /// What `-F` puts behind it.
+    fn mark(self) -> &'static str {
+        match self {
+            Listed::Directory => "/",
+            Listed::Parameter { writable: true } => "=",
+            Listed::Parameter { writable: false } => "",
+        }
+    }
+}
+
+/// The names that fit `pattern`, and with `below` everything in the directories among them. `all`: what
+/// there is below the pattern.
+fn listed(pattern: &str, below: bool, all: &[ParamInfo]) -> BTreeMap<String, Listed> {
+    let fits = fits(pattern);
+    let mut out = BTreeMap::new();
+    for i in all {
+        let above = directories(&i.name);
+        // Only what is in a directory that fits, or fits itself.
+        let mut is_in = false;
+        for d in above {
+            is_in |= fits(d);
+            if fits(d) || (is_in && below) {
+                out.insert(d.to_string(), Listed::Directory);
+            }
+        }
+        if fits(&i.name) || (is_in && below) {
+            out.insert(i.name.clone(), Listed::Parameter { writable: i.writable });
+        }
+    }
+    out
 }
 
 pub fn run_list(args: &[OsString]) -> Result<FirstError, Failure> {
-    query(args, "list_param", true)
+    let p = getopt::parse(args, &[OPTS_LIST, OPTS_KINDS].concat())?;
+    if p.operands.is_empty() {
+        return Err(Failure::usage("no parameter given"));
+    }
+    let dirs_only = p.has("dir-only") || p.has("directory-only");
+    let (mut errors, mut rows) = (FirstError::default(), Vec::new());
+    for o in &p.operands {
+        let given = local::show(o);
+        let pattern = dotted(&given);
+        let mut found = listed(&pattern, p.has("recursive"), &explained(&deeper(&pattern)));
+        found.retain(|_, l| match l {
+            Listed::Directory => !only_writable(&p),
+            Listed::Parameter { writable } => !dirs_only && (*writable || !only_writable(&p)),
+        });
+        if found.is_empty() {
+            errors.report("error: list_param", &missing(&pattern));
+        }
+        for (name, l) in found {
+            if p.has("json") {
+                let (directory, writable) =
+                    (l == Listed::Directory, l == Listed::Parameter { writable: true });
+                rows.push(json!({"name": name, "directory": directory, "writable": writable}));
+                continue;
+            }
+            let shown = match p.has("path") {
+                true => path_of(&name),
+                false => name,
+            };
+            say!("{shown}{}", if p.has("classify") { l.mark() } else { "" });
+        }
+    }
+    if p.has("json") {
+        output::json(&json!(rows));
+    }
+    Ok(errors)
+}
+
+/// With slashes between the parts, as the parameters of a kernel lie in folders.
+fn path_of(name: &str) -> String {
+    let mut path = name.as_bytes().to_vec();
+    for d in directories(name) {
+        path[d.len()] = b'/';
+    }
+    String::from_utf8_lossy(&path).into_owned()
 }
 
 /// `help_param`: a line for each parameter.
@@ -204,3 +329,7 @@ pub fn run_help(args: &[OsString]) -> Result<FirstError, Failure> {
     }
     Ok(errors)
 }
+
+#[cfg(test)]
+#[path = "get_param_tests.rs"]
+mod tests;

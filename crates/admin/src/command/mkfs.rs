@@ -4,8 +4,9 @@ use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::{VERSION, say};
 use model::nid::parse_nid_list;
+use model::target::INDEX_UNASSIGNED;
 use model::target::fsname_is_valid;
-use model::{Errno, Nid, TargetId, TargetKind, domain};
+use model::{Errno, HostNid, TargetId, TargetKind, domain};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use store::format::{INCOMPAT_SUCCESSOR, Superblock};
@@ -74,16 +75,32 @@ const REFUSED: &[(&str, &str)] = &[
 /// Folder of the MGT that an MDT's folder holds too (`--mgs --mdt`).
 pub const MGT_SUBDIR: &str = "mgt";
 
+/// File of a daemon's events, in the folder of its first target.
+pub const EVENTS_FILE: &str = "events";
+
+/// File of what a target recorded each hour (`nacre history`).
+pub const HISTORY_FILE: &str = "history";
+
 /// What a target's folder holds; nothing else in it is ever touched.
-pub const OWN_NAMES: &[&str] =
-    &["superblock", "superblock.1", "lock", "mmp", "journal", "table.redb", "objects", MGT_SUBDIR];
+pub const OWN_NAMES: &[&str] = &[
+    "superblock",
+    "superblock.1",
+    "lock",
+    "mmp",
+    "journal",
+    "table.redb",
+    "objects",
+    EVENTS_FILE,
+    HISTORY_FILE,
+    MGT_SUBDIR,
+];
 
 pub fn store_failure(what: &str, dir: &str, e: &StoreError) -> Failure {
     Failure::Op { text: format!("{what} '{dir}': {e}"), errno: e.errno() }
 }
 
 /// Joins `--option=a --option=b:c` into one list; Lustre's command separates nodes by either.
-pub fn nids(p: &Parsed, option: &str) -> Result<Vec<Nid>, Failure> {
+pub fn nids(p: &Parsed, option: &str) -> Result<Vec<HostNid>, Failure> {
     let mut out = Vec::new();
     for v in p.values(option) {
         out.extend(parse_nid_list(v).map_err(|e| Failure::usage(format!("--{option}: {e}")))?);
@@ -131,8 +148,9 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     let (kind, with_mgt) = kind(p)?;
     let fsname = match (kind, p.value("fsname")) {
         (TargetKind::Mgt, None) => String::new(),
-        (TargetKind::Mgt, Some(_)) => {
-            return Err(Failure::usage("an MGT alone has no --fsname: it serves any number"));
+        (TargetKind::Mgt, Some(n)) => {
+            eprintln!("note: --fsname={n} changes nothing: an MGS serves any number of file systems");
+            String::new()
         }
         (_, None) => return Err(Failure::usage("--fsname is missing")),
         (_, Some(n)) if fsname_is_valid(n) => n.to_string(),
@@ -140,7 +158,12 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     };
     let index = match (kind, p.value("index")) {
         (TargetKind::Mgt, _) => 0,
-        (_, None) => return Err(Failure::usage("--index is missing")),
+        // There is one.
+        (TargetKind::Mdt, None) => 0,
+        (TargetKind::Ost, None) if p.has("replace") => {
+            return Err(Failure::usage("--replace needs --index: that of the target that is lost"));
+        }
+        (TargetKind::Ost, None) => INDEX_UNASSIGNED,
         (_, Some(v)) => crate::size::parse_int(v)
             .and_then(|n| u16::try_from(n).ok())
             .filter(|n| u32::from(*n) <= model::limits::OST_INDEX_MAX)
@@ -181,8 +204,8 @@ pub fn superblock(world: &World, p: &Parsed) -> Result<Superblock, Failure> {
     })
 }
 
-fn join(nids: &[Nid]) -> String {
-    nids.iter().map(Nid::to_string).collect::<Vec<_>>().join(":")
+fn join(nids: &[HostNid]) -> String {
+    nids.iter().map(HostNid::to_string).collect::<Vec<_>>().join(":")
 }
 
 /// The block that readers of mkfs's and tunefs's output look for.
@@ -229,7 +252,10 @@ pub fn show(title: &str, s: &Superblock) {
     list.extend(s.params.iter().map(|(k, v)| format!("{k}={v}")));
     say!("\n   {title}:");
     say!("Target:     {name}");
-    say!("Index:      {}", s.target.index);
+    match s.target.is_assigned() {
+        true => say!("Index:      {}", s.target.index),
+        false => say!("Index:      unassigned: the next free one, which the MGS gives at the first start"),
+    }
     say!("Lustre FS:  {}", s.fsname);
     say!("Mount type: nacre");
     say!("Flags:      {flags:#x}");
@@ -242,6 +268,18 @@ fn text_of(dir: &Path) -> Result<&str, Failure> {
     let shown = dir.display().to_string();
     dir.to_str()
         .ok_or_else(|| Failure::explained("cannot use", &shown, Errno::EINVAL, "the path must be UTF-8"))
+}
+
+/// A device in the place of a folder, as Lustre's command has it.
+fn check_device(dir: &str, p: &Parsed) -> Result<(), Failure> {
+    if !files::stat(Path::new(dir), true).is_ok_and(|s| s.is_device()) {
+        return Ok(());
+    }
+    let options = p.value("mkfsoptions").map_or_else(String::new, |o| format!(" {o}"));
+    let why = format!(
+        "it is a device, and targets lie in folders: make a file system on it (mkfs.ext4{options} {dir}, or mkfs.xfs {dir}), mount that and give a folder in it"
+    );
+    Err(Failure::explained("cannot format", dir, Errno::ENOTDIR, &why))
 }
 
 /// Whether the folder may be formatted.
@@ -273,11 +311,15 @@ fn check_folder(world: &World, dir: &str, reformat: bool, verbose: bool) -> Resu
         return Err(Failure::explained("cannot format", dir, Errno::EEXIST, &why));
     }
     let fail = |e: StoreError| store_failure("cannot reformat", dir, &e);
-    let lock = Superblock::lock(world, dir).map_err(fail)?;
-    store::mmp::wait_idle(world, dir, &lock, world::sys::sleep).map_err(fail)?;
+    let _lock = crate::folder::hold(world, dir).map_err(fail)?;
     if verbose {
         say!("removing the old target in {dir}");
     }
+    remove_own(dir)
+}
+
+/// Takes away what a target's folder holds, of a folder that the caller holds.
+pub(super) fn remove_own(dir: &str) -> Result<(), Failure> {
     // The superblock first: what is left of an interrupted reformat is no target.
     for n in OWN_NAMES {
         let path = Path::new(dir).join(n);
@@ -317,7 +359,12 @@ pub fn folder(p: &Parsed) -> Result<PathBuf, Failure> {
 }
 
 fn run(args: &[OsString]) -> Result<(), Failure> {
-    let p = getopt::parse(args, OPTS)?;
+    let p = getopt::parse(&getopt::two_dashes(args, OPTS), OPTS)?;
+    if let [dir] = p.operands.as_slice()
+        && let Some(dir) = dir.to_str()
+    {
+        check_device(dir, &p)?;
+    }
     if p.has("version") {
         say!("mkfs.nacre {VERSION}");
         return Ok(());

@@ -1,29 +1,40 @@
 //! One module a command.
 
+pub mod barrier;
 pub mod changelog;
 pub mod check;
 pub mod checksum;
+pub mod config;
 pub mod copy;
 pub mod data_version;
+pub mod debug;
+pub mod deploy;
 pub mod df;
 pub mod dl;
+pub mod doctor;
 pub mod domains;
 pub mod drain;
+pub mod events;
 pub mod fid2path;
 pub mod find;
 pub mod get_param;
 pub mod getname;
 pub mod getstripe;
+pub mod history;
 pub mod jobs;
 pub mod ladvise;
+pub mod lfsck;
 pub mod list_nids;
 pub mod lost;
+pub mod maintenance;
+pub mod metrics;
 pub mod migrate;
 pub mod mkfs;
 pub mod movements;
 pub mod osts;
 pub mod path2fid;
 pub mod ping;
+pub mod plan;
 pub mod policy;
 pub mod pool;
 pub mod project;
@@ -36,10 +47,16 @@ pub mod replace;
 pub mod report;
 pub mod set_param;
 pub mod setstripe;
+pub mod snapshot;
+pub mod status;
 pub mod swap_layouts;
 pub mod sync;
 pub mod top;
+pub mod trace;
+pub mod trash;
+pub mod tune;
 pub mod tunefs;
+pub mod userdir;
 
 use crate::failure::Failure;
 use crate::{output, say};
@@ -47,7 +64,7 @@ use std::ffi::OsString;
 
 /// A command that has a page of its own for `--help` and wrong usage: runs it, and returns the exit status.
 /// `code`: that of a failure.
-fn with_page(
+pub fn with_page(
     (name, page): (&str, &str),
     args: &[OsString],
     code: impl Fn(&Failure) -> i32,

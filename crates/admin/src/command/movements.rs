@@ -1,7 +1,7 @@
 //! `nacre movements`: which files are moved to other objects at the moment, and how far that is.
 
 use super::with_page;
-use crate::command::osts::{chosen_mounts, targets};
+use crate::command::osts::{chosen_file_systems, chosen_mounts, targets};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, flag};
 use crate::local::{self, LocalMount};
@@ -108,6 +108,20 @@ fn show(v: &Movement) {
         format!("{}%", v.percent()),
         format!("{age}s")
     );
+}
+
+/// What `nacre movements --json` says of all that is mounted here, as far as metadata targets answer.
+pub fn query() -> Result<serde_json::Value, Failure> {
+    let (mut errors, mut rows) = (FirstError::keeping(), Vec::new());
+    for m in chosen_file_systems(&[])? {
+        for t in targets(&m.dir)?.iter().filter(|t| t.target.kind == TargetKind::Mdt) {
+            match of_target(&m, t) {
+                Ok(all) => rows.extend(all.iter().map(|v| as_json(&m, t, v))),
+                Err(f) => errors.report("nacre movements", &f),
+            }
+        }
+    }
+    Ok(json!({"movements": rows, "missing": errors.kept()}))
 }
 
 fn run(args: &[OsString]) -> Result<FirstError, Failure> {

@@ -31,14 +31,15 @@ pub fn chosen_mounts(operands: &[OsString]) -> Result<Vec<LocalMount>, Failure> 
         }
         return Ok(all);
     }
-    let mut out = Vec::new();
-    for o in operands {
-        let dir = local::mount_point(Path::new(o))?;
-        let name = local::mount_name(&dir)?;
-        let at = world::sys::mounts::at(&dir).ok().flatten();
-        out.push(LocalMount { dir, source: at.map_or(String::new(), |m| m.source), name });
-    }
-    Ok(out)
+    operands.iter().map(|o| mount_of(Path::new(o))).collect()
+}
+
+/// The mount that a path lies on.
+pub fn mount_of(path: &Path) -> Result<LocalMount, Failure> {
+    let dir = local::mount_point(path)?;
+    let name = local::mount_name(&dir)?;
+    let at = world::sys::mounts::at(&dir).ok().flatten();
+    Ok(LocalMount { dir, source: at.map_or(String::new(), |m| m.source), name })
 }
 
 /// As [`chosen_mounts`], of several mounts of one file system the first.

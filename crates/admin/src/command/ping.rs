@@ -3,6 +3,7 @@
 use crate::command::list_nids::local_nids;
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, value};
+use crate::hosts;
 use crate::local::show;
 use crate::say;
 use model::{Errno, Nid, limits};
@@ -29,9 +30,11 @@ pub fn answers(n: Nid, port: u16, patience: Duration) -> std::io::Result<()> {
     answer.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
-fn nid(text: &str) -> Result<Nid, Failure> {
-    text.parse()
-        .map_err(|e: model::nid::NidParseError| Failure::Op { text: format!("{e}"), errno: Errno::EINVAL })
+/// Hosts by address or by name.
+fn nids(texts: &[String]) -> Result<Vec<Nid>, Failure> {
+    let (world, _runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
+    let all: Vec<Vec<Nid>> = texts.iter().map(|t| hosts::typed(&world, t)).collect::<Result<_, _>>()?;
+    Ok(all.concat())
 }
 
 pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
@@ -47,14 +50,16 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     };
     let port = port(&p)?;
     let text = show(target);
-    let n = nid(&text)?;
-    match answers(n, port, Duration::from_secs_f64(seconds)) {
-        Ok(()) => {
+    // A name may have several addresses.
+    let all = nids(std::slice::from_ref(&text))?;
+    match all.iter().find(|n| answers(**n, port, Duration::from_secs_f64(seconds)).is_ok()) {
+        Some(n) => {
             say!("12345-{n}");
             Ok(FirstError::default())
         }
-        Err(_) => {
-            let text = format!("failed to ping {n}: {}", Errno::EIO.text());
+        None => {
+            let all: Vec<String> = all.iter().map(Nid::to_string).collect();
+            let text = format!("failed to ping {}: {}", all.join(", "), Errno::EIO.text());
             Err(Failure::Op { text, errno: Errno::EIO })
         }
     }
@@ -68,7 +73,7 @@ pub fn run_which(args: &[OsString]) -> Result<FirstError, Failure> {
     }
     let port = port(&p)?;
     let local = local_nids()?;
-    let mut all: Vec<Nid> = p.operands.iter().map(|a| nid(&show(a))).collect::<Result<_, _>>()?;
+    let mut all = nids(&p.operands.iter().map(|a| show(a)).collect::<Vec<_>>())?;
     all.sort_by_key(|n| !local.contains(&n.to_string()));
     let answered = answering(&all, port, WHICH_PATIENCE).map_err(|e| {
         let errno = Errno::from(e);

@@ -42,15 +42,7 @@ struct Run<'a> {
 }
 
 fn inode_of(path: &Path) -> Result<Inode, Failure> {
-    match ask_about(path, "cannot get the project of", |name| Request::Inode { name })? {
-        Reply::Listing { mut entries, .. } => {
-            let found = entries.pop().and_then(|e| e.inode);
-            found.ok_or_else(|| {
-                Failure::op("cannot get the project of", &local::show(path.as_os_str()), Errno::ENOENT)
-            })
-        }
-        other => Err(strange(path, &other)),
-    }
+    local::inode_of(path, "cannot get the project of")
 }
 
 fn set(path: &Path, projid: Option<u32>, inherit: Option<bool>) -> Result<(), Failure> {

@@ -14,10 +14,12 @@ pub const USAGE_RECOVER: &str = "DEVICE   (or: lctl --device DEVICE recover)";
 
 /// The window of a target that waits for clients of before its restart is closed.
 pub fn run_abort(args: &[OsString]) -> Result<FirstError, Failure> {
-    let target = local::device(args)?;
-    let serves = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == target));
-    let all = Daemon::all();
-    let Some(d) = all.iter().find(serves) else {
+    abort(local::device(args)?).map(|()| FirstError::default())
+}
+
+/// The same of a target by its label.
+pub fn abort(target: String) -> Result<(), Failure> {
+    let Some((d, _)) = Daemon::served().into_iter().find(|(_, t)| t.label == target) else {
         let why = "no nacred of this host serves it";
         return Err(Failure::explained("cannot end the recovery of", &target, Errno::ENODEV, why));
     };
@@ -25,7 +27,7 @@ pub fn run_abort(args: &[OsString]) -> Result<FirstError, Failure> {
         DaemonReply::Error { errno, message } => {
             Err(Failure::explained("cannot end the recovery of", &target, Errno(errno), &message))
         }
-        _ => Ok(FirstError::default()),
+        _ => Ok(()),
     }
 }
 

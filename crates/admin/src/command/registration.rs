@@ -2,19 +2,27 @@
 //! replace_nids` is the part of it that Lustre has.
 
 use crate::failure::{Failure, FirstError};
+use crate::hosts;
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::say;
 use mgs::registration::Order;
-use model::{Errno, Nid};
+use model::nid::parse_nid_list;
+use model::{Errno, HostNid, Nid};
 use std::ffi::OsString;
 
 pub const USAGE: &str =
     "TARGET [replace | no-replace | new-key | epoch N | nids NID[,NID]... | remove]   (on the MGS node)";
 pub const USAGE_NIDS: &str = "TARGET NID[,NID]...   (on the MGS node)";
 
+/// The addresses of hosts whose names are given: the configuration has no names.
 fn nids(text: &str) -> Result<Order, Failure> {
-    let one = |w: &str| w.parse::<Nid>().map_err(|e| Failure::usage(format!("'{w}' is no NID: {e}")));
-    text.split([',', ':']).map(one).collect::<Result<Vec<Nid>, Failure>>().map(Order::Nids)
+    let hosts = parse_nid_list(text).map_err(|e| Failure::usage(e.to_string()))?;
+    let known: Option<Vec<Nid>> = hosts.iter().map(HostNid::address).collect();
+    if let Some(all) = known {
+        return Ok(Order::Nids(all));
+    }
+    let (world, _runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
+    hosts::addresses(&world, &hosts).map(Order::Nids)
 }
 
 fn order(words: &[String]) -> Result<Order, Failure> {
@@ -36,11 +44,9 @@ fn order(words: &[String]) -> Result<Order, Failure> {
 /// Has the MGS do it, which must run on this host; what it says of the target afterwards. `ENODEV`: there is
 /// no such target, or no MGS here.
 pub(super) fn order_mgs(target: &str, order: &Order) -> Result<String, Failure> {
-    let has_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
-    let all = Daemon::all();
-    // An MGS over etcd may be one of several on this host: the active one answers.
+    // The active one answers.
     let mut last = None;
-    for d in all.iter().filter(has_mgs) {
+    for d in Daemon::of_mgs() {
         let asked = DaemonRequest::Registration { target: target.to_string(), order: order.clone() };
         match d.ask_if_there(&asked)? {
             None => {}
@@ -49,8 +55,11 @@ pub(super) fn order_mgs(target: &str, order: &Order) -> Result<String, Failure> 
             Some(_) => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
         }
     }
-    let (errno, why) =
-        last.unwrap_or((Errno::ENODEV.0, "this must be run on the node that has the MGS".to_string()));
+    let nowhere = || {
+        let (errno, why) = local::no_mgs();
+        (errno.0, why.to_string())
+    };
+    let (errno, why) = last.unwrap_or_else(nowhere);
     Err(Failure::explained("cannot look at, or change, the registration of", target, Errno(errno), &why))
 }
 
@@ -89,7 +98,7 @@ mod tests {
         assert_eq!(said("epoch 7"), Some(Order::Epoch(7)));
         let two = vec!["10.0.0.1@tcp".parse().unwrap(), "10.0.0.2@tcp".parse().unwrap()];
         assert_eq!(said("nids 10.0.0.1@tcp,10.0.0.2@tcp"), Some(Order::Nids(two)));
-        for wrong in ["epoch", "epoch x", "nids nowhere", "replace it", "remove all"] {
+        for wrong in ["epoch", "epoch x", "nids no/where", "replace it", "remove all"] {
             assert_eq!(said(wrong), None, "{wrong}");
         }
     }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::getopt::{self, Opt, flag};
 use crate::interrupt::{self, Interrupt};
 use crate::live::ProgressLine;
-use crate::local::{self, Daemon};
+use crate::local::{self, Daemon, DaemonStatus};
 use crate::size::parse_index;
 use crate::{output, say};
 use mgs::registration::Order;
@@ -62,8 +62,7 @@ fn facts(text: &str) -> BTreeMap<String, String> {
 
 /// The addresses of the MGS on this host, as `--mgsnode` takes them.
 fn mgs_nids() -> String {
-    let has_mgs = |s: &local::DaemonStatus| s.targets.iter().any(|t| t.label == "MGS");
-    let all = Daemon::statuses().into_iter().filter(has_mgs).map(|s| s.nids.join(","));
+    let all = Daemon::statuses().into_iter().filter(DaemonStatus::has_mgs).map(|s| s.nids.join(","));
     all.collect::<Vec<_>>().join(":")
 }
 

@@ -17,7 +17,7 @@ pub const USAGE_CONF: &str =
 pub const USAGE_ACTIVATE: &str = "DEVICE   (or: lctl --device DEVICE activate)";
 
 /// Whether it was set: not where the daemon ended meanwhile.
-fn daemon_set(d: &Daemon, r: &DaemonRequest, name: &str) -> Result<bool, Failure> {
+pub(super) fn daemon_set(d: &Daemon, r: &DaemonRequest, name: &str) -> Result<bool, Failure> {
     match d.ask_if_there(r)? {
         Some(DaemonReply::Error { errno, message }) => {
             Err(Failure::explained("cannot set", name, Errno(errno), &message))
@@ -76,17 +76,14 @@ fn set_here(pattern: &str, value: &str, quiet: bool) -> Result<(), Failure> {
 
 /// Through the daemon that has the MGT.
 pub(super) fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(), Failure> {
-    let holds_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
-    let all = Daemon::all();
-    let mgs: Vec<&Daemon> = all.iter().filter(holds_mgs).collect();
     let nowhere = || {
-        let why = "-P must be run on the node that has the MGS";
-        Failure::explained("cannot set", name, Errno::ENODEV, why)
+        let (errno, why) = local::no_mgs();
+        Failure::explained("cannot set", name, errno, &format!("-P: {why}"))
     };
     let (mut done, mut unknown) = (false, None);
-    for d in mgs {
+    for d in Daemon::of_mgs() {
         let r = DaemonRequest::SetPermanent { name: name.to_string(), value: value.to_string(), delete };
-        match daemon_set(d, &r, name) {
+        match daemon_set(&d, &r, name) {
             Ok(set) => done |= set,
             // An MGS of other file systems may run here as well.
             Err(f @ Failure::Op { errno: Errno::ENOENT, .. }) => unknown = Some(f),
@@ -94,6 +91,22 @@ pub(super) fn set_permanent(name: &str, value: &str, delete: bool) -> Result<(),
         }
     }
     if done { Ok(()) } else { Err(unknown.unwrap_or_else(nowhere)) }
+}
+
+/// Sets one parameter wherever this host has it, until its daemons end; `name` may be a pattern. The names
+/// that it was set under.
+pub fn set_until_restart(name: &str, value: &str) -> Result<Vec<String>, Failure> {
+    let names: Vec<String> = matching(&dotted(name)).into_iter().map(|(n, _)| n).collect();
+    if names.is_empty() {
+        return Err(missing(name));
+    }
+    names.iter().try_for_each(|n| set_one(n, value))?;
+    Ok(names)
+}
+
+/// The same for the whole file system, for good: the MGS must run on this host.
+pub fn set_for_good(name: &str, value: &str) -> Result<(), Failure> {
+    set_permanent(&dotted(name), value, false)
 }
 
 fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, Failure> {
@@ -110,19 +123,36 @@ fn pairs(operands: &[OsString], delete: bool) -> Result<Vec<(String, String)>, F
         return Ok(vec![(dotted(n), v.clone())]);
     }
     let split = |w: &String| {
-        let (n, v) =
-            w.split_once('=').ok_or_else(|| Failure::usage(format!("'{w}' has no value: NAME=VALUE")))?;
+        let what = || match w.ends_with('.') {
+            true => format!("'{w}' ends in a dot: no blank belongs between a device and its parameter"),
+            false => format!("'{w}' has no value: NAME=VALUE"),
+        };
+        let (n, v) = w.split_once('=').ok_or_else(|| Failure::usage(what()))?;
         Ok((dotted(n), v.to_string()))
     };
     words.iter().map(split).collect()
 }
 
 /// The parameter that a name of `conf_param` stands for: `FSNAME.llite.X` is `llite.FSNAME-*.X`,
-/// `FSNAME-OST0000.osc.X` is `osc.FSNAME-OST0000*.X`, and so on. Names as `set_param -P` has them are taken
-/// as they are.
+/// `FSNAME-OST0000.osc.X` is `osc.FSNAME-OST0000*.X`, and so on; `FSNAME-OST0000.ost.OSS.X` and
+/// `FSNAME-MDT0000.mds.MDS.X` are of the server of that target, and of the others of its kind: `ost.OSS.X`.
+/// Names as `set_param -P` has them are taken as they are.
 fn of_conf(name: &str) -> Result<String, Failure> {
-    let devices =
-        ["llite", "lov", "lmv", "osc", "mdc", "ldlm", "mdt", "lod", "osp", "obdfilter", "osd-nacre"];
+    let devices = [
+        "llite",
+        "lov",
+        "lmv",
+        "osc",
+        "mdc",
+        "ldlm",
+        "mdt",
+        "lod",
+        "osp",
+        "obdfilter",
+        "osd-nacre",
+        "ost",
+        "mds",
+    ];
     let mut parts = name.splitn(3, '.');
     let (Some(of), Some(layer), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(Failure::usage(format!(
@@ -136,13 +166,16 @@ fn of_conf(name: &str) -> Result<String, Failure> {
     let (is_ost, is_mdt) = (label.starts_with("OST"), label.starts_with("MDT"));
     match layer {
         "llite" | "lov" | "lmv" if !is_ost && !is_mdt => Ok(format!("{layer}.{of}-*.{rest}")),
+        "ost" if is_ost && rest.starts_with("OSS.") => Ok(format!("ost.{rest}")),
+        "mds" | "mdt" if is_mdt && rest.starts_with("MDS.") => Ok(format!("mds.{rest}")),
         "ost" | "obdfilter" if is_ost => Ok(format!("obdfilter.{of}.{rest}")),
         "osc" if is_ost => Ok(format!("osc.{of}*.{rest}")),
         "mdt" if is_mdt => Ok(format!("mdt.{of}.{rest}")),
         "mdc" if is_mdt => Ok(format!("mdc.{of}*.{rest}")),
         "lod" if is_mdt => Ok(format!("lod.{of}-mdtlov.{rest}")),
         _ => {
-            let why = "conf_param knows FSNAME.llite.X, FSNAME-OST0000.{ost,osc}.X and FSNAME-MDT0000.{mdt,mdc,lod}.X: \
+            let why = "conf_param knows FSNAME.llite.X, FSNAME-OST0000.{ost,osc}.X, FSNAME-MDT0000.{mdt,mdc,lod}.X, \
+                       FSNAME-OST0000.ost.OSS.X and FSNAME-MDT0000.mds.MDS.X: \
                        use set_param -P with the name that get_param shows";
             Err(Failure::explained("cannot set", name, Errno::EINVAL, why))
         }
@@ -226,6 +259,10 @@ mod tests {
             ("demo-MDT0000.mdt.dom_stripesize", "mdt.demo-MDT0000.dom_stripesize"),
             ("demo-MDT0000.lod.stripesize", "lod.demo-MDT0000-mdtlov.stripesize"),
             ("osc.demo-OST0000*.active", "osc.demo-OST0000*.active"),
+            ("demo-OST0001.ost.OSS.ost_io.nrs_policies", "ost.OSS.ost_io.nrs_policies"),
+            ("demo-MDT0000.mds.MDS.mdt.nrs_tbf_rule", "mds.MDS.mdt.nrs_tbf_rule"),
+            ("ost.OSS.ost_io.nrs_policies", "ost.OSS.ost_io.nrs_policies"),
+            ("mds.MDS.mdt.slots_max_client", "mds.MDS.mdt.slots_max_client"),
         ] {
             assert_eq!(of_conf(name).unwrap(), means);
         }

@@ -10,12 +10,13 @@ use store::format::Superblock;
 
 pub const USAGE: &str =
     "tunefs.nacre [--mgsnode=NIDS] [--servicenode=NIDS | --failnode=NIDS] [--param KEY=VALUE]...
-  [--domain NAME[/NAME]...]  [--erase-params] [--erase-param KEY]... [--writeconf] [--replace] [--dryrun] [--quiet] [--verbose] DIR";
+  [--domain NAME[/NAME]...]  [--erase-params] [--erase-param KEY]... [--writeconf] [--replace] [-n | --dryrun | --print] [--quiet] [--verbose] DIR";
 
 const MORE: &[Opt] = &[
     flag('\0', "erase-params"),
     value('\0', "erase-param"),
     flag('\0', "writeconf"),
+    flag('\0', "print"),
     flag('\0', "nolocallogs"),
     flag('\0', "nomgs"),
     value('\0', "rename"),
@@ -31,10 +32,6 @@ fn change(p: &Parsed, s: &mut Superblock) -> Result<(), Failure> {
     }
     if p.has("erase-params") {
         s.params.clear();
-        if s.target.kind != TargetKind::Mgt && !s.with_mgt && nids(p, "mgsnode")?.is_empty() {
-            // Lustre drops the NIDs with the parameters; a target without an MGS could not start.
-            say!("keeping mgsnode (give --mgsnode to change it)");
-        }
         s.service_nids.clear();
         s.fail_nids.clear();
     }
@@ -72,7 +69,7 @@ fn change(p: &Parsed, s: &mut Superblock) -> Result<(), Failure> {
 
 fn run(args: &[OsString]) -> Result<(), Failure> {
     let opts: Vec<Opt> = OPTS.iter().chain(MORE).copied().collect();
-    let p = getopt::parse(args, &opts)?;
+    let p = getopt::parse(&getopt::two_dashes(args, &opts), &opts)?;
     if p.has("version") {
         say!("tunefs.nacre {VERSION}");
         return Ok(());
@@ -84,7 +81,12 @@ fn run(args: &[OsString]) -> Result<(), Failure> {
     let (world, _runtime) = world::real::start(1).map_err(|e| Failure::io("cannot start", "runtime", e))?;
     let path = folder(&p)?;
     let dir = path.to_string_lossy().into_owned();
-    let lost = |e: store::StoreError| match Errno::ENOENT == e.errno() {
+    // A folder without a superblock, or none at all.
+    let is_none = |e: &store::StoreError| match e {
+        store::StoreError::Refused(why) => why.contains("is not formatted"),
+        e => e.errno() == Errno::ENOENT,
+    };
+    let lost = |e: store::StoreError| match is_none(&e) {
         true => Failure::explained(
             "cannot read",
             &dir,
@@ -97,15 +99,24 @@ fn run(args: &[OsString]) -> Result<(), Failure> {
     let mut new = old.clone();
     change(&p, &mut new)?;
     if !p.has("quiet") {
+        let has_mgs = old.target.kind == TargetKind::Mgt || old.with_mgt;
+        if p.has("erase-params") && !has_mgs && nids(&p, "mgsnode")?.is_empty() {
+            // Lustre drops the NIDs with the parameters; a target without an MGS could not start.
+            say!("keeping mgsnode (give --mgsnode to change it)");
+        }
         show("Previous values", &old);
         show("Permanent disk data", &new);
     }
-    if p.has("dryrun") || new == old {
+    // `--print`, as Lustre has it, is a dry run.
+    let is_dry = p.has("dryrun") || p.has("print");
+    if is_dry || new == old {
+        if is_dry && new != old && !p.has("quiet") {
+            say!("Nothing was written (--dryrun)");
+        }
         return Ok(());
     }
     let fail = |e: store::StoreError| store_failure("cannot change", &dir, &e);
-    let lock = Superblock::lock(&world, &dir).map_err(fail)?;
-    store::mmp::wait_idle(&world, &dir, &lock, world::sys::sleep).map_err(fail)?;
+    let _lock = crate::folder::hold(&world, &dir).map_err(fail)?;
     // Read again under the lock: a server may just have ended.
     let mut new = Superblock::read(&world, &dir).map_err(lost)?;
     change(&p, &mut new)?;

@@ -59,7 +59,7 @@ pub fn attr(kind: FileType, oid: u32) -> Attr {
         uid: 0,
         gid: 0,
         projid: 0,
-        rdev: 0,
+        special: 0,
         size: 0,
         blocks: 0,
         atime: Timestamp::ZERO,

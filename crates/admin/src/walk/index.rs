@@ -106,7 +106,10 @@ impl Scanner<'_> {
 
     /// The page behind the last one; who has asked for it lets others ask for the next.
     fn next(&self, state: &mut State) -> Result<Completed, Answer> {
-        let found = self.index.page(state.after, self.scanning.tests, self.scanning.objects)?;
+        let mut tests = self.scanning.tests.to_vec();
+        tests.extend(self.visitor.still_wanted());
+        tests.truncate(scan::TESTS_MAX);
+        let found = self.index.page(state.after, &tests, self.scanning.objects)?;
         let page = &found.page;
         state.has_ended = page.next.is_none();
         state.after = page.next;

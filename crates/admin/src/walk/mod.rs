@@ -22,6 +22,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use wire::msg::scan::Test;
 use world::sys::walk::FullStat;
 
 /// Some entries of a directory.
@@ -85,6 +86,10 @@ pub trait Visitor: Sync {
     fn wants_inodes(&self) -> bool;
     /// Directories at this depth are not entered.
     fn max_depth(&self) -> u32;
+    /// What else holds of all that it still wants: a scan that goes on may leave out what does not fit that.
+    fn still_wanted(&self) -> Option<Test> {
+        None
+    }
     /// Some entries of one directory; called by several threads.
     fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>);
 }

@@ -10,10 +10,11 @@ use world::sys::load::{Buffer, LoadFile, OpenHow, monotonic_ns};
 pub fn run(o: &DataOrder, link: &mut dyn Link) -> Result<Option<Report>> {
     let len = usize::try_from(o.layout.transfer).context("transfer size")?;
     let mut buf = Buffer::new(len);
-    pattern::fill(&mut buf, o.key, o.layout.offset(o.rank, 0));
+    pattern::fill(&mut buf, o.key, o.base + o.layout.offset(o.rank, 0));
     let all = o.layout.transfers();
     let shuffle = o.shuffle.map(|seed| Shuffle::new(all, seed));
-    let place = |n: u64| o.layout.offset(o.rank, shuffle.map_or(n, |s| s.at(n)));
+    let place =
+        |n: u64| o.base + o.layout.offset(o.rank, shuffle.map_or_else(|| o.walk.at(n, all), |s| s.at(n)));
     let name = o.path.display();
     if !barrier(link) {
         return Ok(None);
@@ -26,7 +27,7 @@ pub fn run(o: &DataOrder, link: &mut dyn Link) -> Result<Option<Report>> {
     let mut wrong = Wrong::default();
     meter.phase(link, &o.pace, opened, &mut |n| {
         let at = place(n);
-        if o.write {
+        if o.write && !o.walk.reads(n) {
             if o.verify {
                 pattern::fill(&mut buf, o.key, at);
             }

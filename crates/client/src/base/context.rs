@@ -5,8 +5,10 @@ use super::cache_holder::CacheHolderSlot;
 use super::errors::WriteErrors;
 use super::errseq::ErrorBook;
 use super::jobid::{JobId, JobIds};
+use super::maintenance::Hold;
 use super::shares::ShareSourceSlot;
 use crate::{Call, R};
+use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, Nid, ObjectId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub(crate) struct Settings {
     pub fsname: String,
     pub port: u16,
     pub bind: Option<IpAddr>,
+    pub networks: rpc::Networks,
     pub client_name: String,
     pub soft_timeout: Option<Duration>,
 }
@@ -48,6 +51,8 @@ pub(crate) struct Context {
     /// Changes of directories are durable when they return.
     pub dirsync: AtomicBool,
     pub read_only: AtomicBool,
+    /// The file system is maintained.
+    pub hold: Hold,
     /// Reads leave access times as they are.
     pub noatime: AtomicBool,
     closed: AtomicBool,
@@ -71,6 +76,7 @@ impl Context {
             shares: ShareSourceSlot::default(),
             dirsync: AtomicBool::new(false),
             read_only: AtomicBool::new(read_only),
+            hold: Hold::default(),
             noatime: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             next_trace: AtomicU64::new(world.random_u64()),
@@ -88,12 +94,18 @@ impl Context {
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only.load(Relaxed)
+        self.read_only.load(Relaxed) || self.hold.is_read_only() && !planted::on(Bug::MaintenanceUnheld)
     }
 
-    /// `EROFS` on a read-only mount.
+    /// `EROFS` on a read-only mount, and while changes are refused to all.
     pub(crate) fn writable(&self) -> R<()> {
         if self.is_read_only() { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// As [`Context::writable`], of what was stored into pages, perhaps before changes were refused.
+    pub(crate) fn pages_writable(&self) -> R<()> {
+        let may = !self.read_only.load(Relaxed) && self.hold.takes_pages();
+        if may { Ok(()) } else { Err(Errno::EROFS) }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -121,7 +133,7 @@ impl Context {
     }
 
     fn about(&self, cred: Cred, job: &JobId) -> RequestContext {
-        RequestContext {
+        let ctx = RequestContext {
             cred,
             jobid: job.as_deref().unwrap_or_default().to_string(),
             client_nid: self.opt.bind.map_or(String::new(), |addr| Nid { addr, net: 0 }.to_string()),
@@ -132,6 +144,12 @@ impl Context {
             trace_id: self.next_trace.fetch_add(1, Relaxed),
             client_time: self.world.wall(),
             ..RequestContext::default()
+        };
+        match self.hold.told_version() {
+            Some(_) if planted::on(Bug::MaintenanceUnsaid) => ctx,
+            Some(_) if self.hold.is_on() => ctx.knowing_maintenance(),
+            Some(version) => ctx.maintained_by(version),
+            None => ctx,
         }
     }
 

@@ -6,8 +6,8 @@ use model::{Errno, Fid};
 use std::collections::BTreeSet;
 use wire::msg::{
     batch, components, create, fallocate, grow, instantiate, link, migrate, mkdir, mknod, purge, recreate,
-    removexattr, rename, rmdir, setattr, setlayout, setxattr, swap, symlink, truncate, unlink, write,
-    writelist,
+    removexattr, rename, rmdir, setattr, setlayout, setxattr, swap, symlink, trashdir, trashtake, truncate,
+    unlink, write, writelist,
 };
 use wire::{CodecError, Op, RequestContext};
 
@@ -37,6 +37,8 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         Op::Symlink => of(m).map(|m: symlink::Symlink| new(m.parent, m.fid))?,
         Op::Link => of(m).map(|m: link::Link| vec![m.parent, m.fid])?,
         Op::Unlink => named(of(m).map(|m: unlink::Unlink| vec![m.parent])?, reply),
+        Op::Trashdir => of(m).map(|m: trashdir::Trashdir| vec![m.fid])?,
+        Op::Trashtake => of(m).map(|m: trashtake::Trashtake| taken(&m))?,
         Op::Purge => named(of(m).map(|m: purge::Purge| vec![m.parent])?, reply),
         Op::Rmdir => named(of(m).map(|m: rmdir::Rmdir| vec![m.parent])?, reply),
         Op::Rename => named(of(m).map(|m: rename::Rename| vec![m.parent, m.new_parent])?, reply),
@@ -73,9 +75,10 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Reclaim
         | Op::Changelogclear
         | Op::Setquota
+        | Op::Quotadir
         | Op::Extent => vec![],
         Op::Ping | Op::Disconnect | Op::Statfs | Op::Quotactl | Op::GetParam | Op::SetParam => vec![],
-        Op::Grant | Op::Sync | Op::Acquire => vec![],
+        Op::Grant | Op::Sync | Op::Acquire | Op::Makeroom => vec![],
         Op::Lookup
         | Op::Getattr
         | Op::Layout
@@ -84,16 +87,38 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Getxattr
         | Op::Listxattr
         | Op::Getpath => vec![],
-        Op::Fetch | Op::Ostfiles | Op::Scan | Op::Withdraw | Op::Changelog => vec![],
+        Op::Fetch | Op::Ostfiles | Op::Scan | Op::Trashlist | Op::Withdraw | Op::Changelog => vec![],
         Op::Getlock | Op::Read | Op::Seek | Op::Glimpse | Op::Glimpselist => vec![],
         // Not sent by mounts.
-        Op::Destroy | Op::Fence | Op::Setowner | Op::Quotashare | Op::Register | Op::Config => vec![],
+        Op::Destroy
+        | Op::Fence
+        | Op::Setowner
+        | Op::Quotashare
+        | Op::Objectlist
+        | Op::Barrier
+        | Op::Snapshot
+        | Op::Register
+        | Op::Config => vec![],
     };
     let some = |f: &Fid| *f != Fid::NONE;
     Ok(Changed {
         files: fids.into_iter().filter(some).collect(),
         made: Some(made).into_iter().filter(some).collect(),
     })
+}
+
+/// The file or directory that a request changes, for messages.
+pub(crate) fn first_changed(op: Op, message: &[u8]) -> Option<Fid> {
+    changed(op, message, &[]).ok()?.files.first().copied()
+}
+
+/// What gets out of the trash, and the directories that are named for it.
+fn taken(m: &trashtake::Trashtake) -> Vec<Fid> {
+    let to = |how: &trashtake::Takeout| match how {
+        trashtake::Takeout::To(parent, _) => *parent,
+        _ => Fid::NONE,
+    };
+    m.files.iter().flat_map(|(fid, how)| [*fid, to(how)]).collect()
 }
 
 /// With the files that the names led to: only the answer says which they were. Operations of a batch have

@@ -10,10 +10,12 @@ pub(crate) mod errors;
 pub(crate) mod errseq;
 pub(crate) mod jobid;
 pub(crate) mod lost;
+pub(crate) mod maintenance;
 pub(crate) mod params;
 pub(crate) mod pmqos;
 pub(crate) mod shares;
 pub(crate) mod under_way;
+pub(crate) mod whose;
 
 pub(crate) use context::{Context, Settings};
 pub(crate) use detach::Detached;

@@ -3,7 +3,7 @@
 use super::context::{Context, READ_AHEAD_DEFAULT_MB};
 use super::jobid::{NAME_DEFAULT, VAR_DEFAULT, is_name, is_of_session, is_var};
 use model::param::{Decl, Param, Scope, Table};
-use rpc::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S};
+use rpc::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S, STUCK_DEFAULT_S};
 
 /// Without a device: `at_min`.
 pub(crate) static MOUNT: Table<Context> = Table {
@@ -70,6 +70,20 @@ pub(crate) static MOUNT: Table<Context> = Table {
             |cx, ()| cx.adaptive.max_s().into(),
             |cx, (), v| {
                 cx.adaptive.set_max_s(v.number);
+                Ok(())
+            },
+        ),
+        Param::settable(
+            Decl::number(
+                "stuck_request_timeout",
+                (0, 86_400),
+                "s",
+                STUCK_DEFAULT_S,
+                "A request that waits for longer is said in the log, once, with its job, its file and where it waits; 0: none is.",
+            ),
+            |cx, ()| cx.adaptive.stuck_s().into(),
+            |cx, (), v| {
+                cx.adaptive.set_stuck_s(v.number);
                 Ok(())
             },
         ),

@@ -16,6 +16,9 @@ pub(crate) trait ShareSource: Send + Sync {
     /// So many bytes more of what this owner may have, on this object target. `EDQUOT`: he has what he may
     /// have.
     fn acquire(&self, owner: Owner, ost: u16, bytes: u64) -> BoxFuture<R<()>>;
+    /// Room for so many bytes on an object target that has none, where trash takes it. `ENOSPC`: there is
+    /// none.
+    fn make_room(&self, ost: u16, bytes: u64) -> BoxFuture<R<()>>;
 }
 
 /// Who asks on a mount.
@@ -28,8 +31,29 @@ impl ShareSourceSlot {
         assert!(self.0.set(source).is_ok(), "a mount has one way to the metadata target");
     }
 
-    /// Makes a request, and again with more of what the owner may have where a share is used up.
+    /// As [`ShareSourceSlot::with_share`], and again with what trash gives up where a target is full.
     pub(crate) async fn with_room<T, F: Future<Output = R<T>>>(
+        &self,
+        wanted: (Owner, u16, u64),
+        mut request: impl FnMut() -> F,
+    ) -> R<T> {
+        let (_, ost, bytes) = wanted;
+        let mut r = self.with_share(wanted, &mut request).await;
+        for _ in 0..TRIES_MAX {
+            let (Err(Errno::ENOSPC), Some(source)) = (&r, self.0.get().and_then(Weak::upgrade)) else {
+                break;
+            };
+            if let Err(e) = source.make_room(ost, bytes).await {
+                tracing::debug!("OST{ost:04x} is full, and no trash gives way: {e}");
+                break;
+            }
+            r = self.with_share(wanted, &mut request).await;
+        }
+        r
+    }
+
+    /// Makes a request, and again with more of what the owner may have where a share is used up.
+    async fn with_share<T, F: Future<Output = R<T>>>(
         &self,
         (owner, ost, bytes): (Owner, u16, u64),
         mut request: impl FnMut() -> F,

@@ -1,6 +1,6 @@
 //! cancel: gives flock and POSIX range locks back.
 
-use super::Locks;
+use super::{Locks, run_now};
 use crate::R;
 use crate::base::Detached;
 use crate::stats::Verb;
@@ -38,6 +38,6 @@ impl Locks<'_> {
             let what = CancelWhat::Range { kind, owner, start, end };
             fs.lmv.mdc_of(fid).await?.target.call(fs.cx.own(), Cancel { fid, what }).await
         };
-        self.0.run(Verb::Flock, Detached::plain(&self.0.cx.world, "client-unlock", work)).await
+        run_now(self.0, Verb::Flock, Detached::plain(&self.0.cx.world, "client-unlock", work)).await
     }
 }

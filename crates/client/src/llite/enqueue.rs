@@ -37,6 +37,7 @@ impl Locks<'_> {
         }
         // Another process may keep a lock as long as it likes: a soft mount does not bound this.
         let start = self.0.cx.world.now();
+        self.0.cx.hold.passed().await;
         let r = self.0.locks.lock(spec, true).await;
         self.0.count(Verb::Flock, start);
         r

@@ -68,9 +68,9 @@ impl Data {
             parts.push(Box::pin(async move {
                 let home = self.home_of(&o).await?;
                 let change = self.changing_data(&o).await?;
-                let wanted = (state.owner().owner, home.id.index, len);
+                let wanted = (state.owner, home.id.index, len);
                 let send = || {
-                    let ctx = self.data_ctx(call, layout).naming(&state.owner()).with_limits(known);
+                    let ctx = self.data_ctx(call, layout).naming(&state.named_owner()).with_limits(known);
                     home.call(ctx, msg.clone())
                 };
                 let r = self.cx.shares.with_room(wanted, send).await;
@@ -102,7 +102,7 @@ async fn by_known_layout(data: &Arc<Data>, call: &Call, fid: Fid, mode: u32, off
         _ => (state, layout),
     };
     if let Some(file) = data.data_file(fid, &layout).await? {
-        return file.fallocate(call, state.owner(), mode, (off, len)).await;
+        return file.fallocate(call, state.named_owner(), mode, (off, len)).await;
     }
     if map::is_one(&layout) {
         return data.fallocate_objects(call, fid, &state, &layout, mode, off, len).await;

@@ -5,6 +5,7 @@ use super::data::Data;
 use super::locks::FileLocks;
 use super::migrate::MOVEMENTS_AT_ONCE;
 use super::names::Names;
+use super::probe::Probes;
 use super::recent_space::RecentSpace;
 use crate::base::pmqos::PmQos;
 use crate::base::{Context, Settings};
@@ -16,6 +17,7 @@ use crate::stats::{Stats, Verb};
 use crate::{R, TargetState};
 use model::{Errno, Fid, TargetId};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -38,6 +40,7 @@ pub struct Fs {
     /// A task looks after pages of which the locks may be lost.
     pub(crate) watching_pages: AtomicBool,
     pub(crate) pmqos: PmQos,
+    pub(crate) probes: Probes,
     /// See [`Fs::lists_layouts`].
     pub(crate) list_layouts: AtomicBool,
     /// Turns of files that this mount has moved.
@@ -69,6 +72,7 @@ impl Fs {
                 lov,
                 watching_pages: AtomicBool::new(false),
                 pmqos: PmQos::default(),
+                probes: Probes::new(now),
                 list_layouts: AtomicBool::new(true),
                 movements: sync::Semaphore::new(MOVEMENTS_AT_ONCE),
                 cx,
@@ -126,32 +130,8 @@ impl Fs {
         &'a self,
         verb: Verb,
         call: impl Future<Output = R<T>> + Send + 'a,
-    ) -> std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> {
-        let call: std::pin::Pin<Box<dyn Future<Output = R<T>> + Send + 'a>> = Box::pin(call);
-        Box::pin(async move {
-            let start = self.cx.world.now();
-            let call = async {
-                let r = call.await;
-                if r.is_ok() && verb.changes_names() && self.cx.is_dirsync() {
-                    self.data.commit_names().await?;
-                }
-                r
-            };
-            let r = match self.cx.opt.soft_timeout {
-                None => call.await,
-                Some(d) => self.cx.world.timeout(d, call).await.unwrap_or_else(|| {
-                    tracing::warn!("{verb:?} gave up after {d:?} (soft mount)");
-                    Err(Errno::EIO)
-                }),
-            };
-            self.count(verb, start);
-            r.map_err(|e| {
-                if e.public() != e {
-                    tracing::error!("{verb:?} failed with {e}, which is between servers and clients only");
-                }
-                e.public()
-            })
-        })
+    ) -> Boxed<'a, T> {
+        bounded(self, verb, verb.waits_when_closed(), Box::pin(call))
     }
 
     /// Counts a call that may wait for others as long as it takes.
@@ -163,6 +143,61 @@ impl Fs {
     pub fn pending_state(&self) -> (u64, u64, u64) {
         self.lmv.pending_state()
     }
+}
+
+/// An operation.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = R<T>> + Send + 'a>>;
+
+/// As [`Fs::run`], also while the file system is closed: what gives locks back, and pages of mappings.
+pub(crate) fn run_now<'a, T: Send + 'a>(
+    fs: &'a Fs,
+    verb: Verb,
+    call: impl Future<Output = R<T>> + Send + 'a,
+) -> Boxed<'a, T> {
+    bounded(fs, verb, false, Box::pin(call))
+}
+
+/// As [`Fs::run`], and of the root also while the file system is closed: whoever asks the mount how it is
+/// opens its root for that, for which the kernel asks for attributes and ACL.
+pub(crate) fn run_unless_root<'a, T: Send + 'a>(
+    fs: &'a Fs,
+    fid: Fid,
+    verb: Verb,
+    call: impl Future<Output = R<T>> + Send + 'a,
+) -> Boxed<'a, T> {
+    bounded(fs, verb, fid != fs.root() && verb.waits_when_closed(), Box::pin(call))
+}
+
+/// `waits`: while the file system is closed.
+fn bounded<'a, T: Send + 'a>(fs: &'a Fs, verb: Verb, waits: bool, call: Boxed<'a, T>) -> Boxed<'a, T> {
+    Box::pin(async move {
+        let start = fs.cx.world.now();
+        let call = async {
+            // Changes may be refused by now that were not when this one came.
+            if waits && fs.cx.hold.passed().await && verb.changes() {
+                fs.cx.writable()?;
+            }
+            let r = call.await;
+            if r.is_ok() && verb.changes_names() && fs.cx.is_dirsync() {
+                fs.data.commit_names().await?;
+            }
+            r
+        };
+        let r = match fs.cx.opt.soft_timeout {
+            None => call.await,
+            Some(d) => fs.cx.world.timeout(d, call).await.unwrap_or_else(|| {
+                tracing::warn!("{verb:?} gave up after {d:?} (soft mount)");
+                Err(Errno::EIO)
+            }),
+        };
+        fs.count(verb, start);
+        r.map_err(|e| {
+            if e.public() != e {
+                tracing::error!("{verb:?} failed with {e}, which is between servers and clients only");
+            }
+            e.public()
+        })
+    })
 }
 
 impl Admin<'_> {

@@ -1,6 +1,6 @@
 //! getattr: attributes of a file, its objects' part included.
 
-use super::Data;
+use super::{Data, run_unless_root};
 use crate::lov::{LayoutHolder, map};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
@@ -16,7 +16,7 @@ impl Fs {
                 let e = self.lmv.getattr_entry(self.cx.of(&call), fid).await?;
                 self.data.full_attr(&e).await
             };
-            self.run(Verb::Getattr, work).await
+            run_unless_root(&self, fid, Verb::Getattr, work).await
         })
     }
 

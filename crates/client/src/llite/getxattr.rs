@@ -1,6 +1,6 @@
 //! getxattr: one extended attribute, ACLs included.
 
-use super::Data;
+use super::{Data, run_unless_root};
 use crate::stats::Verb;
 use crate::{Call, Fs, R};
 use model::limits::XATTR_NAME_MAX_BYTES;
@@ -11,7 +11,9 @@ use world::BoxFuture;
 
 impl Fs {
     pub fn getxattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<Vec<u8>>> {
-        Box::pin(async move { self.run(Verb::Getxattr, self.data.xattr(&call, fid, name)).await })
+        Box::pin(async move {
+            run_unless_root(&self, fid, Verb::Getxattr, self.data.xattr(&call, fid, name)).await
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Group locks, as a process asks for them ([`crate::lov::GroupLock`]).
 
-use super::Data;
 use super::O_ACCMODE;
 use super::opens::following_layout;
+use super::{Data, run_now};
 use crate::stats::Verb;
 use crate::{Fs, OpenHandle, R};
 use model::{Errno, Fid, FileType, Layout};
@@ -28,7 +28,7 @@ impl Fs {
                 held.leave().await?;
                 open.errors.check()
             };
-            self.run(Verb::Flock, work).await
+            run_now(&self, Verb::Flock, work).await
         })
     }
 }

@@ -49,24 +49,26 @@ impl Admin<'_> {
 /// `EAGAIN`: too many wait at the server.
 async fn one_try(fs: &Arc<Fs>, call: &Call, (fid, spec): (Fid, &LayoutSpec), pace: Pace) -> R<Layout> {
     let mdc = fs.lmv.mdc_of(fid).await?;
-    let ticket = fs.cx.world.random_u64();
-    let wanted = Wanted { fs: fs.clone(), mdc: mdc.clone(), ticket, over: Arc::default() };
-    let (here, ctx, over) = (fs.clone(), fs.cx.of(call), wanted.over.clone());
+    let (ticket, over) = (fs.cx.world.random_u64(), Arc::<AtomicBool>::default());
+    let (here, ctx, ends, of) = (fs.clone(), fs.cx.of(call), over.clone(), mdc.clone());
     let msg = Migrate { fid, spec: spec.clone(), ticket, pace };
     let work = async move {
-        let change = mdc.changing_inode(fid);
+        let change = of.changing_inode(fid);
         // From here on no page is filled under the lease, which does not cover objects.
         here.lmv.sweep_small(fid).await;
         // Past the turns of requests: it lasts too long to keep others from theirs.
-        let r = mdc.target.call_now(ctx, msg, bytes::Bytes::new()).await.map(|r| r.reply);
-        over.store(true, Ordering::Relaxed);
+        let r = of.target.call_now(ctx, msg, bytes::Bytes::new()).await.map(|r| r.reply);
+        ends.store(true, Ordering::Relaxed);
         change.done_with(&r);
         here.meta.opens.learn_layout(fid, r)
     };
-    let work = Detached::plain(&fs.cx.world, "client-migrate", work);
-    let r = fs.run(Verb::Layout, work).await;
-    drop(wanted);
-    r
+    // What has not begun is not done if the caller goes, and there is nothing to withdraw.
+    let begun = async {
+        fs.cx.writable()?;
+        let _wanted = Wanted { fs: fs.clone(), mdc, ticket, over };
+        Detached::plain(&fs.cx.world, "client-migrate", work).await
+    };
+    fs.run(Verb::Layout, begun).await
 }
 
 /// Somebody waits for a movement. Withdraws it if it is not over when nobody does any more.

@@ -19,6 +19,16 @@ const MDT_PATIENCE: Duration = Duration::from_secs(45);
 /// How long an unmount waits for the servers' good-bye.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Which addresses of the servers are asked: those on the networks that were named, or those on the networks
+/// by which the MGS was named before others.
+fn networks(opt: &MountOptions) -> rpc::Networks {
+    assert!(!opt.mgs_nids.is_empty(), "a mount names an MGS, and so its networks");
+    match opt.networks.is_empty() {
+        true => rpc::Networks::preferring(opt.mgs_nids.iter().map(model::HostNid::net)),
+        false => rpc::Networks::only(opt.networks.iter().copied()),
+    }
+}
+
 fn failed<T>(errno: Errno, message: String) -> Result<T, MountError> {
     Err(MountError { errno, message })
 }
@@ -37,11 +47,23 @@ impl Fs {
             if opt.mgs_nids.is_empty() {
                 return failed(Errno::EINVAL, "no NID of an MGS is given".to_string());
             }
+            if !opt.networks.is_empty() && !opt.mgs_nids.iter().any(|n| opt.networks.contains(&n.net())) {
+                let all: Vec<String> = opt.mgs_nids.iter().map(ToString::to_string).collect();
+                return failed(
+                    Errno::EINVAL,
+                    format!(
+                        "mount option 'network': no NID of the MGS ({}) is on {}",
+                        all.join(", "),
+                        networks(&opt).names()
+                    ),
+                );
+            }
             let subdir = split_path(&opt.subdir)?;
             let settings = Settings {
                 fsname: opt.fsname.clone(),
                 port: opt.port,
                 bind: opt.bind,
+                networks: networks(&opt),
                 client_name: opt.client_name.clone(),
                 soft_timeout: opt.soft_timeout_ms.map(Duration::from_millis),
             };
@@ -119,8 +141,10 @@ impl Start<'_> {
                 return failed(e, format!("the MGS at {nids} refused to serve '{}': {why}", opt.fsname));
             }
             None => {
+                let unknown = self.0.lmv.mgs().ok().and_then(|m| m.import.unknown_hosts());
+                let unknown = unknown.map_or_else(String::new, |u| format!(" ({u})"));
                 let text = format!(
-                    "no answer from the MGS at {nids} (port {}) within {} s: {}. Is the MGS running?",
+                    "no answer from the MGS at {nids} (port {}) within {} s: {}{unknown}. Is the MGS running?",
                     opt.port,
                     MGS_PATIENCE.as_secs(),
                     Errno::EIO.text()

@@ -18,19 +18,27 @@ impl Fs {
     /// O_TRUNC in `flags` cuts the file.
     pub fn open(self: Arc<Self>, call: Call, fid: Fid, flags: u32) -> BoxFuture<R<OpenHandle>> {
         Box::pin(async move {
-            if flags & O_ACCMODE != 0 || flags & O_TRUNC != 0 {
+            let changes = flags & O_ACCMODE != 0 || flags & O_TRUNC != 0;
+            if changes {
                 self.cx.writable()?;
             }
-            let (fs, late) = (self.clone(), self.clone());
             let flags = flags & !(O_CREAT | O_EXCL);
-            let work = async move { fs.names.open_handle(&call, fid, flags).await };
-            let open = Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenHandle>| {
-                Box::pin(async move {
-                    if let Ok(f) = r {
-                        late.names.close_handle(f.fid, f.handle, None).await;
-                    }
+            // What has not begun is not done if the caller goes.
+            let open = async {
+                if changes {
+                    self.cx.writable()?;
+                }
+                let (fs, late) = (self.clone(), self.clone());
+                let work = async move { fs.names.open_handle(&call, fid, flags).await };
+                Detached::new(&self.cx.world, "client-open", work, move |r: R<OpenHandle>| {
+                    Box::pin(async move {
+                        if let Ok(f) = r {
+                            late.names.close_handle(f.fid, f.handle, None).await;
+                        }
+                    })
                 })
-            });
+                .await
+            };
             self.run(Verb::Open, open).await
         })
     }

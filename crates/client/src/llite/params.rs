@@ -4,6 +4,8 @@
 //! all of them. Everything else (`lctl get_param`, `set_param`, `help_param`, permanent settings) is made
 //! from the declarations.
 
+use super::maintenance::maintained;
+use super::probe::INTERVAL_DEFAULT_S;
 use crate::base::pmqos::{self, DURATION_DEFAULT_US};
 use crate::llite::RecentSpace;
 use crate::lmv::ConfigOwner;
@@ -11,6 +13,7 @@ use crate::lov::CACHED_DEFAULT_MB;
 use crate::mdc::LRU_FILES_DEFAULT;
 use crate::{Admin, Fs, R, base, lov, mdc, osc, session};
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
+use model::maintenance::Maintenance;
 use model::param::{
     Decl, Field, Item, PARAM_TEXT_MAX_BYTES, Param, ParamInfo, Preset, Registry, Scope, Setting, Table, Tree,
     Value,
@@ -61,6 +64,25 @@ static LLITE: Table<Fs> = Table {
             ),
             0,
             |fs, ()| &fs.recent_space.max_age_s,
+        ),
+        Param::settable(
+            model::maintenance::decl(),
+            |fs, ()| fs.cx.hold.maintenance().text().into(),
+            |fs, (), v| {
+                let m = Maintenance::parse(v.text)?;
+                if m.is_about(&fs.cx.opt.fsname) {
+                    maintained(fs, m);
+                }
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::text(
+                "maintenance_held",
+                "What this mount does about a maintenance: off (also where it is left alone), \
+                        read-only, closed.",
+            ),
+            |fs, ()| fs.cx.hold.held().word().into(),
         ),
         Param::settable(
             Decl::flag(
@@ -136,6 +158,29 @@ static LLITE: Table<Fs> = Table {
 static PMQOS: Table<Fs> = Table {
     scopes: &[Scope::Llite],
     params: &[
+        Param::atomic(
+            Decl::number(
+                "probe_interval",
+                (0, 86_400),
+                "s",
+                INTERVAL_DEFAULT_S,
+                "From one look how fast one target, by chance, answers something cheap to the next, on an average: one that takes \
+                 more than a second is an event (nacre events -c hang). 0: none.",
+            ),
+            0,
+            |fs, ()| &fs.probes.interval_s,
+        ),
+        Param::settable(
+            Decl::counters(
+                "probe_stats",
+                "What probes came to (probe_interval): answered, with how long that took; failed; slow: those of both that took more than a second, each of which is an event. Writing anything clears them.",
+            ),
+            |fs, ()| Value::Counters(fs.probes.stats.read(fs.cx.world.wall())),
+            |fs, (), _| {
+                fs.probes.stats.clear(fs.cx.world.wall());
+                Ok(())
+            },
+        ),
         Param::atomic_flag(
             Decl::flag(
                 "enable_pmqos",
@@ -316,6 +361,7 @@ impl Fs {
         let (fs, inst) = (&self.cx.opt.fsname, self.instance());
         let mut tree = Tree::matching(pattern);
         tree.add("", &base::params::MOUNT, &*self.cx);
+        tree.add("", &model::debug::TABLE, &model::debug::DEBUG);
         let llite = format!("llite.{fs}-{inst}");
         tree.add(&llite, &LLITE, self);
         tree.add(&llite, &PMQOS, self);

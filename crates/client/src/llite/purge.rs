@@ -14,7 +14,7 @@ use wire::msg::scan::Test;
 use world::BoxFuture;
 
 /// A file that may go, and what must hold.
-pub(crate) struct Victim {
+pub struct Victim {
     pub parent: Fid,
     pub name: Vec<u8>,
     /// As it was when the rule was looked at.
@@ -33,7 +33,7 @@ impl Seen {
 
 impl Admin<'_> {
     /// `ECANCELED` if it is not what it was, `EBUSY` while somebody has it open.
-    pub(crate) fn purge(self, call: Call, d: Victim) -> BoxFuture<R<()>> {
+    pub fn purge(self, call: Call, d: Victim) -> BoxFuture<R<()>> {
         let fs = self.0.clone();
         Box::pin(async move {
             fs.cx.writable()?;

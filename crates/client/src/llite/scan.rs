@@ -127,18 +127,9 @@ impl Completion<'_> {
             if let Some(mdc) = &mdc {
                 mdc.with_atime(&mut f.attr);
             }
-            let layout = f.layout.as_ref().expect("a file with objects has a layout");
-            let is_now = is_whole(f) || generations.get(&f.attr.fid) == Some(&layout.generation);
-            let merged = range.filter(|_| is_now).and_then(|r| {
-                let of_file: R<Vec<ObjectAttr>> = attrs[r].iter().copied().collect();
-                let mut attr = f.attr.clone();
-                merge(&mut attr, layout, &of_file.ok()?).ok()?;
-                Some(attr)
-            });
-            match merged {
-                Some(attr) => f.attr = attr,
-                None => left[i] = true,
-            }
+            let now = f.layout.as_ref().map(|l| l.generation);
+            let is_now = is_whole(f) || generations.get(&f.attr.fid).copied() == now;
+            left[i] = !range.is_some_and(|r| is_now && with_objects(f, &attrs[r]));
         }
         left
     }
@@ -173,6 +164,33 @@ impl Completion<'_> {
         let again = page(self.fs, self.call, asked).await.map(|p| p.files).unwrap_or_default();
         again.iter().filter_map(|f| Some((f.attr.fid, f.layout.as_ref()?.generation))).collect()
     }
+}
+
+/// Adds what objects and this mount know to some files whose layouts are as they are: the places of those of
+/// which it could not be had.
+pub(super) async fn sizes(fs: &Arc<Fs>, call: &Call, files: &mut [Found]) -> Vec<u32> {
+    let work = Completion { fs, call, wanted: OfObjects::Sizes };
+    let objects = work.objects(files).await;
+    let attrs = glimpse_each(&objects.all, false).await;
+    let mut unknown = Vec::new();
+    for (i, range) in objects.of_file {
+        if !range.is_some_and(|r| with_objects(&mut files[i], &attrs[r])) {
+            unknown.push(u32::try_from(i).expect("an answer is small"));
+        }
+    }
+    unknown
+}
+
+/// Adds what its objects know to a file that has some; whether all of them said it.
+fn with_objects(f: &mut Found, objects: &[R<ObjectAttr>]) -> bool {
+    let layout = f.layout.as_ref().expect("a file with objects has a layout");
+    let Ok(objects) = objects.iter().copied().collect::<R<Vec<ObjectAttr>>>() else { return false };
+    let mut attr = f.attr.clone();
+    let is_merged = merge(&mut attr, layout, &objects).is_ok();
+    if is_merged {
+        f.attr = attr;
+    }
+    is_merged
 }
 
 /// About the bytes of what was found, with the directories that lead there.

@@ -24,6 +24,7 @@ impl Admin<'_> {
                 s.check()?;
             }
             let work = async {
+                fs.cx.writable()?;
                 fs.data.setlayout_entry(fs.cx.of(&call), Setlayout { fid, spec }).await?;
                 Ok(())
             };
@@ -105,8 +106,12 @@ where
         change.done_with(&r);
         here.meta.opens.learn_layout(fid, r)
     };
-    let work = Detached::plain(&fs.cx.world, "client-layout", work);
-    fs.run(Verb::Layout, work).await
+    // What has not begun is not done if the caller goes.
+    let begun = async {
+        fs.cx.writable()?;
+        Detached::plain(&fs.cx.world, "client-layout", work).await
+    };
+    fs.run(Verb::Layout, begun).await
 }
 
 impl Data {

@@ -28,8 +28,12 @@ impl Admin<'_> {
                 here.meta.opens.forget_layout(other);
                 here.meta.opens.learn_layout(fid, r).map(drop)
             };
-            let work = Detached::plain(&fs.cx.world, "client-swap", work);
-            fs.run(Verb::Layout, work).await
+            // What has not begun is not done if the caller goes.
+            let begun = async {
+                fs.cx.writable()?;
+                Detached::plain(&fs.cx.world, "client-swap", work).await
+            };
+            fs.run(Verb::Layout, begun).await
         })
     }
 
@@ -43,6 +47,7 @@ impl Admin<'_> {
             if !model::perm::owns(&call.cred, uid) {
                 return Err(Errno::EPERM);
             }
+            fs.cx.writable()?;
             fs.data.grow(fid).await
         })
     }

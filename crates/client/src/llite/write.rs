@@ -244,9 +244,9 @@ impl Data {
             offset: p.object_offset,
             append,
             file: fid,
-            uid: state.uid,
-            gid: state.gid,
-            projid: state.projid,
+            uid: state.owner.uid,
+            gid: state.owner.gid,
+            projid: state.owner.projid,
             inode_ctime: state.ctime,
             block_crcs: Vec::new(),
             checksum: ChecksumType::None,
@@ -260,10 +260,11 @@ impl Data {
         }
         let home = self.home_of(&p.object).await?;
         let change = self.changing_data(&p.object).await?;
-        let wanted = (state.owner().owner, home.id.index, data.len() as u64);
+        let wanted = (state.owner, home.id.index, data.len() as u64);
         let send = || {
             let runs = vec![(msg.offset, data.clone().into())];
-            let ctx = self.data_ctx(call, layout).with_limits(limits_for(call.cred.is_root()));
+            let ctx = self.data_ctx(call, layout).in_directory(state.owner.directory);
+            let ctx = ctx.with_limits(limits_for(call.cred.is_root()));
             home.send_summed(ctx, msg.clone(), runs, false)
         };
         let r = self.cx.shares.with_room(wanted, send).await;
@@ -324,5 +325,5 @@ pub(crate) fn outgrows(layout: &Layout, off: u64, len: usize) -> bool {
 
 /// What writes of a file say of it.
 pub(crate) fn write_meta(s: &FileState) -> WriteMeta {
-    WriteMeta { uid: s.uid, gid: s.gid, projid: s.projid, inode_ctime: s.ctime, ..WriteMeta::default() }
+    WriteMeta { owner: s.owner, inode_ctime: s.ctime, ..WriteMeta::default() }
 }

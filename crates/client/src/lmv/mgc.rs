@@ -3,7 +3,7 @@
 use crate::base::Context;
 use crate::session::{SessionOwner, Target};
 use bytes::Bytes;
-use model::{Nid, TargetId};
+use model::{HostNid, TargetId};
 use std::sync::{Arc, Weak};
 use wire::Op;
 use wire::msg::notify::Notify;
@@ -17,10 +17,11 @@ pub(crate) struct Mgc {
 
 impl Mgc {
     /// The session with the MGS, which is made with it; it connects at its first call.
-    pub(crate) fn new(cx: &Arc<Context>, config_changed: Arc<sync::Notify>, nids: Vec<Nid>) -> Arc<Mgc> {
-        Arc::new_cyclic(|me: &Weak<Mgc>| Mgc {
-            target: Target::new(cx, TargetId::MGT, nids, me.clone()),
-            config_changed,
+    pub(crate) fn new(cx: &Arc<Context>, config_changed: Arc<sync::Notify>, hosts: Vec<HostNid>) -> Arc<Mgc> {
+        Arc::new_cyclic(|me: &Weak<Mgc>| {
+            let target = Target::new(cx, TargetId::MGT, Vec::new(), me.clone());
+            target.import.seek(hosts);
+            Mgc { target, config_changed }
         })
     }
 }

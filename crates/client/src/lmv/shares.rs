@@ -6,6 +6,7 @@ use crate::base::shares::ShareSource;
 use model::nodemap::Owner;
 use model::{Errno, TargetKind};
 use wire::msg::acquire::Acquire;
+use wire::msg::makeroom::Makeroom;
 use world::BoxFuture;
 
 impl ShareSource for Lmv {
@@ -14,12 +15,20 @@ impl ShareSource for Lmv {
         Box::pin(async move {
             // Without a metadata target nobody has opened a file.
             let mdt = mdt.ok_or(Errno::EDQUOT)?;
-            match mdt.call(ctx, Acquire { owner, ost, bytes }).await {
+            match mdt.call(ctx, Acquire::new(owner, ost, bytes)).await {
                 // It is of an earlier version, and limits nobody: the object target knows of limits of a
                 // later one.
                 Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => Err(Errno::EDQUOT),
                 done => done,
             }
+        })
+    }
+
+    fn make_room(&self, ost: u16, bytes: u64) -> BoxFuture<R<()>> {
+        let (mdt, ctx) = (self.targets_of(TargetKind::Mdt).into_iter().next(), self.cx.own());
+        Box::pin(async move {
+            // An earlier version does not know the message: then it stays at what was said.
+            mdt.ok_or(Errno::ENOSPC)?.call(ctx, Makeroom { ost, bytes }).await
         })
     }
 }

@@ -6,8 +6,10 @@ use crate::mdc::Mdc;
 use crate::osc::Osc;
 use crate::session::{Target, state_name};
 use crate::{R, TargetState};
+use model::debug::CONFIG;
+use model::maintenance::Maintenance;
 use model::mutex::Mutex;
-use model::{Errno, Nid, TargetId, TargetKind};
+use model::{Errno, HostNid, Nid, TargetId, TargetKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +68,8 @@ impl Targets {
 
 impl Lmv {
     /// The session with the MGS, which every mount begins with.
-    pub(crate) fn meet_mgs(&self, nids: Vec<Nid>) {
-        let set = self.mgc.set(Mgc::new(&self.cx, self.config_changed.clone(), nids));
+    pub(crate) fn meet_mgs(&self, hosts: Vec<HostNid>) {
+        let set = self.mgc.set(Mgc::new(&self.cx, self.config_changed.clone(), hosts));
         assert!(set.is_ok(), "a mount is brought up once");
     }
 
@@ -122,6 +124,7 @@ impl Lmv {
 
     /// Takes a target map over: new targets get sessions, moved ones new addresses.
     pub(super) fn apply_config(&self, new: ConfigReply) {
+        tracing::debug!(target: CONFIG, "configuration {} of {}: {} targets", new.version, new.fsname, new.targets.len());
         let old = {
             let mut config = self.targets.config.lock();
             if config.as_ref().is_some_and(|c| c.version > new.version) {
@@ -139,10 +142,18 @@ impl Lmv {
             }
         }
         let Some(owner) = self.owner.upgrade() else { return };
+        let ordered = |c: &ConfigReply| Maintenance::of(&c.params, &self.cx.opt.fsname);
+        if old.as_ref().map(ordered).unwrap_or_default() != ordered(&new) {
+            // Also where none is any more.
+            let of_mount = format!("llite.{}-*.maintenance", self.cx.opt.fsname);
+            owner.permanent_param(&of_mount, &ordered(&new).text(), None);
+        }
         for (name, value) in &new.params {
             let same = old.as_ref().is_some_and(|c| c.params.iter().any(|p| p.0 == *name && p.1 == *value));
             owner.permanent_param(name, value, same.then_some(&added));
         }
+        // Behind the parameters: what a request says of it is true.
+        self.cx.hold.applied(new.version);
     }
 
     /// OSTs that were taken out for good: nobody connects to them any more, and what files had there is an
@@ -255,6 +266,10 @@ impl Lmv {
             let entry = config.as_ref()?.targets.iter().find(|e| e.target == id)?;
             Some(entry.domains.clone()).filter(|d| model::domain::is_valid(d))
         };
+        let (now, wall) = (self.cx.world.now(), self.cx.world.wall());
+        let at =
+            |i: world::Instant| wall.plus_nanos(-i64::try_from(now.since(i).as_nanos()).unwrap_or(i64::MAX));
+        let refusal = |i: &rpc::Import| i.refusal().map(|(_, why)| why).or_else(|| i.unknown_hosts());
         let mgs = self.mgs().into_iter();
         mgs.chain(self.targets.all())
             .map(|t| TargetState {
@@ -263,6 +278,10 @@ impl Lmv {
                 nid: t.import.current_nid(),
                 state: state_name(t.import.state()).to_string(),
                 active: t.is_active(),
+                server: t.import.server_name(),
+                heard: at(t.import.heard()),
+                away: t.import.away_since().map(at),
+                refusal: refusal(&t.import),
                 domain: domain(t.id).unwrap_or_default(),
                 disk: t.import.disk(),
             })

@@ -7,8 +7,9 @@ use super::pin::HOLD_MAX;
 use super::streams::Streams;
 use crate::base::Context;
 use crate::base::jobid::JobId;
-use crate::osc::{Object, ObjectCache, ObjectHolder, ObjectState, Osc};
+use crate::osc::{Label, Object, ObjectCache, ObjectHolder, ObjectState, Osc};
 use crate::{BoxFutureOf, R};
+use model::layout::{Component, LayoutObject, ObjectLabel};
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, Fid, Layout};
@@ -58,6 +59,15 @@ pub(crate) trait LayoutHolder: Send + Sync {
 /// The states of all objects of a file, locked in the order of the layout.
 pub(crate) type Locked<'a> = Vec<MutexGuard<'a, ObjectState>>;
 
+/// What each object of a layout is to remember, in the order of the layout.
+fn labels(l: &Layout) -> Vec<Label> {
+    let of = |c: &Component| -> Label { ObjectLabel::encoded_of(l, c).map(Arc::from) };
+    let labels: Vec<Label> =
+        l.components.iter().flat_map(|c| std::iter::repeat_n(of(c), c.objects.len())).collect();
+    assert_eq!(labels.len(), l.object_count(), "each object has its own");
+    labels
+}
+
 impl File {
     /// `oscs`: of each object the OST, in the order of the layout. Of `old`, the file by an older layout,
     /// stays what both have.
@@ -73,17 +83,19 @@ impl File {
         assert!(old.is_none_or(|f| f.layout.generation < layout.generation), "{fid}: layouts go forward");
         let changed = old.map_or_else(|| Arc::new(sync::Notify::new()), |f| f.changed.clone());
         let page_state = old.map_or_else(Arc::default, |f| f.page_state.clone());
+        let labels = labels(&layout);
         Arc::new_cyclic(|me: &Weak<File>| {
-            let open = |(o, osc): (&model::layout::LayoutObject, Arc<Osc>)| match old
-                .and_then(|f| f.objects.iter().find(|x| x.id == o.id))
-            {
-                Some(same) => {
-                    same.carry_over(layout.generation, me.clone());
-                    same.clone()
+            let open = |((o, label), osc): ((&LayoutObject, Label), Arc<Osc>)| {
+                let known = (layout.generation, label);
+                match old.and_then(|f| f.objects.iter().find(|x| x.id == o.id)) {
+                    Some(same) => {
+                        same.carry_over(known, me.clone());
+                        same.clone()
+                    }
+                    None => Object::new((o.id, fid), known, osc, changed.clone(), me.clone()),
                 }
-                None => Object::new((o.id, fid), layout.generation, osc, changed.clone(), me.clone()),
             };
-            let objects = layout.objects().zip(oscs).map(open).collect();
+            let objects = layout.objects().zip(labels).zip(oscs).map(open).collect();
             File {
                 cx,
                 read_ahead,

@@ -128,6 +128,11 @@ impl Lov {
         self.lock().now.get(&fid).cloned()
     }
 
+    /// Files of which something may be kept.
+    pub(crate) fn fids(&self) -> Vec<Fid> {
+        self.lock().now.keys().copied().collect()
+    }
+
     /// The file by each layout of which something may be kept.
     pub(crate) fn by_all_layouts(&self, fid: Fid) -> Vec<Arc<File>> {
         let files = self.lock();

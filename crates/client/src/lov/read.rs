@@ -117,7 +117,7 @@ impl File {
                     let job = self.cx.job_of(call);
                     for g in &gaps {
                         let (object, job) = (self.objects[g.number].clone(), job.clone());
-                        let fetching = Fetching { object, gap: g.gap, job };
+                        let fetching = Fetching::new(object, g.gap, job, call);
                         all.push(Box::pin(fetching.run(pins.of(g.number))));
                     }
                     for (g, r) in gaps.iter().zip(join_all(all).await) {

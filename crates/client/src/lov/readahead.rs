@@ -6,6 +6,7 @@ use super::map;
 use super::streams::Ahead as Counted;
 use crate::Call;
 use crate::osc::{Fetching, Gap, Lock, Object};
+use model::debug::READA;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,8 +20,9 @@ impl File {
         let ranges = streams.note(off, len, max.min(cached), missed);
         drop(streams);
         for (start, end) in ranges {
+            tracing::debug!(target: READA, "{}: reads {start}..{end} ahead", self.fid);
             for (object, gap, lock) in self.plan_ahead(start, end) {
-                let fetching = Fetching { object: object.clone(), gap, job: self.cx.job_of(call) };
+                let fetching = Fetching::new(object.clone(), gap, self.cx.job_of(call), call);
                 let ahead = Ahead { object, gap, lock };
                 self.cx.world.spawn("client-read-ahead", async move {
                     // What fails is read, and fails, when somebody asks for it.

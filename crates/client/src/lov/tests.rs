@@ -462,6 +462,16 @@ fn of_who_is_limited_only_so_much_is_kept_as_the_server_allows() {
         r.world.sleep(Duration::from_secs(2)).await;
         write(&f, 2001, pattern(1)).await.unwrap();
         assert_eq!(there(), 2002, "what was said a while ago is not gone by");
+        // His limit is taken away.
+        r.sides[0].ost.script().may_keep = None;
+        r.world.sleep(Duration::from_secs(2)).await;
+        write(&f, 2002, pattern(1)).await.unwrap();
+        assert_eq!(there(), 2003, "nobody has told this client yet");
+        let answered = r.sides[0].ost.count(Op::Write);
+        for n in 0..100 {
+            write(&f, 2003 + n, pattern(1)).await.unwrap();
+        }
+        assert!(r.sides[0].ost.count(Op::Write) < answered + 10, "they are kept again");
     });
 }
 

@@ -132,7 +132,7 @@ impl File {
                 let message = object.osc.target.bulk_bytes() as u64;
                 let run = o.segs.run_around(p.object_offset, message);
                 let most = object.osc.max_dirty.load(Ordering::Relaxed) / 2;
-                if o.segs.unwritten_bytes() > most || object.osc.is_near_limit(meta.owner()) {
+                if o.segs.unwritten_bytes() > most || object.osc.is_near_limit(meta.owner) {
                     too_much.push(p.number);
                 } else if run.1 - run.0 >= message {
                     full.push(p.number);
@@ -158,7 +158,7 @@ impl File {
                 taken.push((osc, p.len as u64));
             }
             // Behind that: with the first grant the OST says whether somebody is limited there.
-            if !granted || !meta.exempt && !osc.may_keep(meta.owner(), p.len as u64) {
+            if !granted || !meta.exempt && !osc.may_keep(meta.owner, p.len as u64) {
                 taken.into_iter().for_each(|(osc, n)| osc.give_back_grant(n));
                 return false;
             }

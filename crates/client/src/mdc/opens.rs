@@ -43,9 +43,7 @@ fn usable(e: &Entry) -> Option<&Layout> {
 #[derive(Clone, Debug)]
 pub(crate) struct FileState {
     pub layout: Option<Arc<Layout>>,
-    pub uid: u32,
-    pub gid: u32,
-    pub projid: u32,
+    pub owner: Owner,
     /// The latest ctime this client knows of the inode.
     pub ctime: Timestamp,
     /// A change of its data might have to take something away, or be refused (`llite/privileges.rs`).
@@ -56,25 +54,21 @@ impl FileState {
     pub(crate) fn of(e: &Entry) -> FileState {
         FileState {
             layout: usable(e).cloned().map(Arc::new),
-            uid: e.attr.uid,
-            gid: e.attr.gid,
-            projid: e.attr.projid,
+            owner: e.attr.owner(),
             ctime: e.attr.ctime,
             privileged: !privileges::is_plain(e),
         }
     }
 
     /// What requests for data say of the owner.
-    pub(crate) fn owner(&self) -> FileOwner {
-        let owner = Owner { uid: self.uid, gid: self.gid, projid: self.projid };
-        FileOwner { owner, as_of: self.ctime }
+    pub(crate) fn named_owner(&self) -> FileOwner {
+        FileOwner { owner: self.owner, as_of: self.ctime }
     }
 }
 
-/// As [`FileState::owner`].
+/// As [`FileState::named_owner`].
 pub(crate) fn owner_of(a: &Attr) -> FileOwner {
-    let owner = Owner { uid: a.uid, gid: a.gid, projid: a.projid };
-    FileOwner { owner, as_of: a.ctime }
+    FileOwner { owner: a.owner(), as_of: a.ctime }
 }
 
 /// Times of a file when it was opened, and of the last read: relatime is decided at close.
@@ -395,7 +389,7 @@ mod tests {
         o.opened(h, &entry(2), false);
         assert_eq!(o.reclaim(|_| true), vec![OpenRecord { fid: Fid::new(9, 2, 0), handle: 40, flags: 2 }]);
         assert!(o.file(Fid::new(9, 1, 0)).is_none());
-        assert_eq!(o.file(Fid::new(9, 2, 0)).unwrap().uid, 5);
+        assert_eq!(o.file(Fid::new(9, 2, 0)).unwrap().owner.uid, 5);
         let second = o.reserve(Fid::new(9, 2, 0), 0, &Cred::root(), None).unwrap();
         assert!(o.forget(h).is_some(), "the server has it open");
         assert!(o.file(Fid::new(9, 2, 0)).is_some(), "still open once");

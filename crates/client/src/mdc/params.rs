@@ -5,7 +5,7 @@ use super::{LRU_AGE_DEFAULT, Mdc, STATAHEAD_DEFAULT, Shared};
 use crate::session::params::{conn_uuid, server_uuid};
 use crate::session::{RPCS_IN_FLIGHT_DEFAULT, RPCS_IN_FLIGHT_HELP};
 use model::Errno;
-use model::limits::SLOTS_PER_SESSION;
+use model::limits::RPCS_IN_FLIGHT_MAX;
 use model::param::{Decl, Field, Param, Scope, Setting, Table, Value};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,7 +22,7 @@ pub(crate) static TABLE: Table<Mdc> = Table {
         Param::settable(
             Decl::number(
                 "max_rpcs_in_flight",
-                (2, SLOTS_PER_SESSION as u64),
+                (2, RPCS_IN_FLIGHT_MAX),
                 "requests",
                 RPCS_IN_FLIGHT_DEFAULT as u64,
                 RPCS_IN_FLIGHT_HELP,
@@ -33,7 +33,7 @@ pub(crate) static TABLE: Table<Mdc> = Table {
         Param::settable(
             Decl::number(
                 "max_mod_rpcs_in_flight",
-                (1, SLOTS_PER_SESSION as u64 - 1),
+                (1, RPCS_IN_FLIGHT_MAX - 1),
                 "requests",
                 RPCS_IN_FLIGHT_DEFAULT as u64 - 1,
                 "Requests that change something, of those under way at a time; fewer than max_rpcs_in_flight.",

@@ -6,7 +6,6 @@
 //! out of the ordinary, is the server's: `None` sends the caller there, who gets the answer that it gives.
 
 use model::inode_rules::{self, DATA_BLOCK_BYTES, NewFile, Parent, RenameCheck, RuledInode, sectors};
-use model::nodemap::Owner;
 use model::perm;
 use model::{Attr, Cred, Fid, FileType, Layout, SetAttr, Timestamp};
 use wire::msg::lookup::Entry;
@@ -31,9 +30,8 @@ pub(crate) fn may_add(cred: &Cred, dir: &Entry) -> bool {
 pub(crate) fn is_counted_as(cred: &Cred, dir: &Entry) -> bool {
     let asked = NewFile { cred, kind: FileType::Regular, mode: 0, umask: 0, now: Timestamp::ZERO };
     let made = inode_rules::new_inode(&Parent::plain(&dir.attr), &asked).attr(Fid::NONE, &[]);
-    let owner = |a: &Attr| Owner { uid: a.uid, gid: a.gid, projid: a.projid };
-    let of_dir: Vec<_> = owner(&dir.attr).quota_ids().collect();
-    cred.is_root() || owner(&made).quota_ids().all(|id| !id.is_limited() || of_dir.contains(&id))
+    let of_dir: Vec<_> = dir.attr.owner().quota_ids().collect();
+    cred.is_root() || made.owner().quota_ids().all(|id| !id.is_limited() || of_dir.contains(&id))
 }
 
 /// Whether an inode may be given to another user or group without a look at his limits, which only root may
@@ -52,6 +50,9 @@ pub(crate) fn may_remove(cred: &Cred, dir: &Entry, victim: &Entry) -> bool {
 /// `dst` if there is one.
 pub(crate) fn may_rename(cred: &Cred, dirs: [&Entry; 2], src: &Entry, dst: Option<&Entry>) -> bool {
     let [old, new] = dirs;
+    if old.attr.directory() != new.attr.directory() {
+        return false; // what it has is counted elsewhere then
+    }
     let what = RenameCheck {
         old_dir: old.attr.subject(),
         new_dir: new.attr.subject(),

@@ -3,6 +3,7 @@
 use super::Mdc;
 use crate::session::{RECLAIM_BATCH, SessionOwner};
 use bytes::Bytes;
+use model::debug::DLMTRACE;
 use model::planted::{self, Bug};
 use model::{Errno, Fid};
 use std::sync::Arc;
@@ -36,7 +37,11 @@ impl SessionOwner for Mdc {
     fn notice(self: Arc<Self>, n: Notify) {
         match n {
             Notify::LockGranted { id, errno } => self.lock_granted(id, errno),
-            Notify::Revoke { items } => self.leases_revoked(&items),
+            Notify::Revoke { items } => {
+                let fids = || items.iter().map(|i| i.fid.to_string()).collect::<Vec<_>>().join(" ");
+                tracing::debug!(target: DLMTRACE, "{} wants leases back: {}", self.target.id, fids());
+                self.leases_revoked(&items);
+            }
             // Of OSTs, of the MGS, of the session, and between servers.
             Notify::ConfigChanged { .. }
             | Notify::BlockExtent { .. }

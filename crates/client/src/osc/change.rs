@@ -68,20 +68,25 @@ impl Object {
         assert!(!data.is_empty(), "a write brings bytes");
         let end = start + data.len() as u64;
         let claim = self.claim(start, end, lock).await;
-        let turn = self.locked_rpc().await?;
         let how = WriteHow { lock, granted: false, durable: false };
         let send = || async {
             let r = self.write_locked(vec![(start, data.clone().into())], how, &meta).await;
             r.map(|(attr, _)| attr)
         };
-        let wanted = (meta.owner(), self.osc.target.id.index, end - start);
-        let mut r: R<ObjectAttr> = self.osc.cx.shares.with_room(wanted, &send).await;
-        if r == Err(Errno::ENOSPC) {
-            // What was granted to this mount and used up meanwhile may be all that is in the way.
-            self.osc.ask_grant_now().await;
-            r = send().await;
-        }
-        drop(turn);
+        let wanted = (meta.owner, self.osc.target.id.index, end - start);
+        let again = || async {
+            // Nobody waits for room with one: others may have to write before there is some.
+            let _turn = self.locked_rpc().await?;
+            match send().await {
+                Err(Errno::ENOSPC) => {
+                    // What was granted to this mount and used up meanwhile may be all that is in the way.
+                    self.osc.ask_grant_now().await;
+                    send().await
+                }
+                r => r,
+            }
+        };
+        let r: R<ObjectAttr> = self.osc.cx.shares.with_room(wanted, again).await;
         let mut s = self.lock();
         let known = s.locks.iter().any(|l| l.id == lock);
         match &r {
@@ -111,7 +116,7 @@ impl Object {
         let claim = self.claim(size, u64::MAX, lock).await;
         let (file, inode_ctime) = (self.file, of.as_of);
         let msg = Truncate { object: self.id, size, file, inode_ctime, keep_times: true, lock };
-        let r = self.osc.target.call_waited_for(self.request(job).naming(&of), msg).await;
+        let r = self.osc.target.call_waited_for(self.request_to_change(job).naming(&of), msg).await;
         let mut s = self.lock();
         s.taint(size, u64::MAX);
         match &r {
@@ -154,7 +159,7 @@ impl Object {
         let msg = Fallocate { object: self.id, mode, offset, len, file, inode_ctime, lock };
         let wanted = (of.owner, self.osc.target.id.index, len);
         let send = || {
-            let ctx = self.request(job).naming(&of).with_limits(known);
+            let ctx = self.request_to_change(job).naming(&of).with_limits(known);
             self.osc.target.call_waited_for(ctx, msg.clone())
         };
         let r = self.osc.cx.shares.with_room(wanted, send).await;

@@ -1,11 +1,12 @@
 //! Bytes from the server, under a lock, into what is kept.
 
 use super::object::{Fetch, Object};
-use crate::R;
 use crate::base::jobid::JobId;
-use model::Errno;
+use crate::{Call, R};
+use model::{Cred, Errno};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
+use wire::context::RequestContext;
 use wire::msg::read::Read;
 
 /// A range of an object that must come from its server. The end is exclusive.
@@ -22,6 +23,8 @@ pub(crate) struct Fetching {
     pub gap: Gap,
     /// For which job.
     pub job: JobId,
+    /// For whom: targets share themselves out among users.
+    pub by: Cred,
 }
 
 impl Drop for Fetching {
@@ -42,6 +45,11 @@ impl Object {
 }
 
 impl Fetching {
+    /// For whoever asked for it, or for what comes behind that.
+    pub(crate) fn new(object: Arc<Object>, gap: Gap, job: JobId, call: &Call) -> Fetching {
+        Fetching { object, gap, job, by: Cred::new(call.cred.uid, call.cred.gid) }
+    }
+
     /// Reads the gap from its server and keeps what came, unless it was changed meanwhile. Returns the
     /// object's size if it ends within the gap.
     pub(crate) async fn run(self, lock: u64) -> R<Option<u64>> {
@@ -50,7 +58,8 @@ impl Fetching {
         let turn = o.locked_rpc().await?;
         let (len, checksum) = ((g.end - g.start) as u32, ChecksumType::None);
         let msg = Read { object: o.id, offset: g.start, len, checksum, lock };
-        let r = target.fetch_summed(o.request(&self.job), o.file, msg).await;
+        let ctx = RequestContext { cred: self.by.clone(), ..o.request(&self.job) };
+        let r = target.fetch_summed(ctx, o.file, msg).await;
         drop(turn);
         let r = match r {
             Ok(r) => r,

@@ -12,7 +12,7 @@ use world::Instant;
 /// For so long what was said of an owner is gone by. Others use up his share meanwhile.
 const OWNER_KNOWN_FOR: Duration = Duration::from_secs(1);
 /// Where nobody was limited it is asked again after so long, with grant.
-const LIMITS_KNOWN_FOR: Duration = Duration::from_secs(5);
+const LIMITS_KNOWN_FOR: Duration = Duration::from_secs(1);
 /// Owners of whom something is known, at most.
 const OWNERS_MAX: usize = 256;
 /// What is kept for an owner who may keep less than this is sent at once.
@@ -37,9 +37,9 @@ impl Osc {
         }
     }
 
-    /// What an OST said with a write: so many bytes may be kept for this owner.
+    /// What an OST said with a write: so many bytes may be kept for this owner, or nobody is limited there.
     pub(super) fn keep_heard(&self, owner: Owner, may_keep: Option<u64>) {
-        let Some(bytes) = may_keep else { return };
+        let Some(bytes) = may_keep else { return self.limits_heard(false) };
         let now = self.cx.world.now();
         let mut b = self.keeps.lock();
         b.limits = true;

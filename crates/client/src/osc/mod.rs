@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use cache::ObjectCache;
 pub(crate) use fetch::{Fetching, Gap};
-pub(crate) use object::{Lock, LockEnqueue, Object, ObjectHolder, ObjectState, Outcome, WriteMeta};
+pub(crate) use object::{Label, Lock, LockEnqueue, Object, ObjectHolder, ObjectState, Outcome, WriteMeta};
 pub(crate) use obtain::{Group, LockRequest, Look};
 pub(crate) use writeback::Flushed;
 

@@ -124,9 +124,8 @@ pub(crate) struct Fetch {
 /// What writes of an object carry: as it was when the newest bytes were written.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct WriteMeta {
-    pub uid: u32,
-    pub gid: u32,
-    pub projid: u32,
+    /// To whom it is counted.
+    pub owner: Owner,
     pub inode_ctime: Timestamp,
     pub time: Timestamp,
     /// Whoever writes is held by no limits.
@@ -136,11 +135,6 @@ pub(crate) struct WriteMeta {
 }
 
 impl WriteMeta {
-    /// To whom it is counted.
-    pub fn owner(&self) -> Owner {
-        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
-    }
-
     /// The time that the server will stamp.
     pub fn stamp(&self) -> Timestamp {
         self.time.max(self.inode_ctime.plus_nanos(1))
@@ -158,6 +152,9 @@ pub(crate) trait ObjectHolder: Send + Sync {
     fn is_grouped(&self, mode: ExtentMode) -> bool;
 }
 
+/// What an object is to remember of its component ([`model::layout::ObjectLabel`], encoded), if anything.
+pub(crate) type Label = Option<Arc<[u8]>>;
+
 /// An object that is open here. There is one for each id.
 pub(crate) struct Object {
     pub id: ObjectId,
@@ -166,6 +163,8 @@ pub(crate) struct Object {
     pub osc: Arc<Osc>,
     /// Of the layout that requests for it carry.
     layout_generation: AtomicU32,
+    /// Of the same layout.
+    label: Mutex<Label>,
     state: Mutex<ObjectState>,
     /// Something happened that somebody may wait for; all objects of a file share it.
     pub changed: Arc<sync::Notify>,
@@ -177,7 +176,7 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(
         (id, file): (ObjectId, Fid),
-        layout_generation: u32,
+        (layout_generation, label): (u32, Label),
         osc: Arc<Osc>,
         changed: Arc<sync::Notify>,
         holder: Weak<dyn ObjectHolder>,
@@ -187,6 +186,7 @@ impl Object {
             file,
             osc,
             layout_generation: AtomicU32::new(layout_generation),
+            label: Mutex::new(label),
             state: Mutex::new(ObjectState::new()),
             changed,
             used: AtomicU64::new(0),
@@ -210,8 +210,13 @@ impl Object {
     }
 
     /// The object belongs to a newer layout of its file from now on; everything that is kept stays.
-    pub(crate) fn carry_over(&self, layout_generation: u32, holder: Weak<dyn ObjectHolder>) {
+    pub(crate) fn carry_over(
+        &self,
+        (layout_generation, label): (u32, Label),
+        holder: Weak<dyn ObjectHolder>,
+    ) {
         *self.holder.lock() = holder;
+        *self.label.lock() = label;
         let was = self.layout_generation.swap(layout_generation, Ordering::Relaxed);
         assert!(was <= layout_generation, "layouts of {} go back", self.file);
     }
@@ -224,6 +229,12 @@ impl Object {
     pub(crate) fn request(&self, job: &JobId) -> RequestContext {
         let layout_generation = self.generation();
         RequestContext { layout_generation, deadline_ms: 0, ..self.osc.cx.own_for(job) }
+    }
+
+    /// As [`Object::request`], for a change: it says what the object is part of.
+    pub(crate) fn request_to_change(&self, job: &JobId) -> RequestContext {
+        let label = self.label.lock().clone();
+        self.request(job).labelled(label.as_deref())
     }
 
     /// Attributes of the object as far as they are known here without asking: with everything written here.

@@ -4,7 +4,7 @@ use super::{DIRTY_DEFAULT_MB, Osc};
 use crate::session::params::{conn_uuid, server_uuid};
 use crate::session::{Checksums, PAGE_BYTES, RPCS_IN_FLIGHT_DEFAULT, RPCS_IN_FLIGHT_HELP};
 use model::Errno;
-use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
+use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, RPCS_IN_FLIGHT_MAX};
 use model::param::{Decl, Param, Scope, Setting, Table, Value};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,7 +24,7 @@ pub(crate) static TABLE: Table<Osc> = Table {
         Param::settable(
             Decl::number(
                 "max_rpcs_in_flight",
-                (1, SLOTS_PER_SESSION as u64),
+                (1, RPCS_IN_FLIGHT_MAX),
                 "requests",
                 RPCS_IN_FLIGHT_DEFAULT as u64,
                 RPCS_IN_FLIGHT_HELP,
@@ -99,7 +99,7 @@ pub(crate) static TABLE: Table<Osc> = Table {
                 (1, PAGES_MAX),
                 "pages",
                 PAGES_DEFAULT,
-                "Most data in one request, in pages of 4 KiB; at most the target's brw_size.",
+                "Most data in one request, in pages of 4 KiB; no more than the target's brw_size, whatever is set.",
             ),
             |o, ()| (o.target.bulk_bytes() / PAGE_BYTES).into(),
             set_pages,
@@ -119,10 +119,7 @@ pub(crate) static TABLE: Table<Osc> = Table {
 };
 
 fn set_pages(o: &Osc, _: &(), v: Setting<'_>) -> Result<(), Errno> {
-    let bytes = v.number as usize * PAGE_BYTES;
-    if bytes > o.target.bulk_limit() {
-        return Err(Errno::ERANGE);
-    }
-    o.target.set_bulk_bytes(bytes);
+    // The target may take more later, or in the same command line.
+    o.target.set_bulk_bytes(v.number as usize * PAGE_BYTES);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::Osc;
 use super::object::{Object, ObjectState};
+use model::debug::DLMTRACE;
 use model::planted::{self, Bug};
 use model::{Errno, ObjectId};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl Osc {
 
     /// A word of the OST about locks.
     pub(super) fn extent_notice(&self, n: &Notify) {
+        tracing::debug!(target: DLMTRACE, "{} says {n:?}", self.target.id);
         match *n {
             Notify::BlockExtent { object, id } => match self.cache.get(object) {
                 Some(o) => o.block_extent(id),

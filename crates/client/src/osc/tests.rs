@@ -1,11 +1,11 @@
 //! Objects against a fake OST: real sessions in virtual time, a server that answers as it is told.
 
 use super::{LockRequest, Look, Object, ObjectCache, ObjectHolder, Osc, Outcome, WriteMeta};
-use crate::BoxFutureOf;
 use crate::base::Context;
 use crate::testing::{self, Fake, FakeOst, ip};
+use crate::{BoxFutureOf, Call};
 use bytes::Bytes;
-use model::{Errno, Fid, Nid, ObjectId, TargetId};
+use model::{Cred, Errno, Fid, Nid, ObjectId, TargetId};
 use rpc::testing::Lab;
 use rpc::{ClientId, Peers, Server};
 use std::future::Future;
@@ -104,7 +104,7 @@ fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Rig) -> F) {
         osc.target.import.connected().await.unwrap();
         let holder = Arc::new(Holder);
         let weak: Weak<Holder> = Arc::downgrade(&holder);
-        let object = Object::new((OBJECT, FILE), 1, osc.clone(), Arc::default(), weak);
+        let object = Object::new((OBJECT, FILE), (1, None), osc.clone(), Arc::default(), weak);
         cache.add(&object);
         test(Rig { cx, world, ost, server, peers, osc, object, _holder: holder }).await;
     });
@@ -210,7 +210,12 @@ fn what_was_read_is_kept_unless_it_changed_meanwhile() {
         let id = r.lock(true).await;
         let begin = |from: u64, to: u64| {
             let gap = r.object.begin_fetch(&mut r.object.lock(), from, to);
-            super::Fetching { object: r.object.clone(), gap, job: None }
+            super::Fetching::new(
+                r.object.clone(),
+                gap,
+                None,
+                &Call { cred: Cred::new(7, 8), ..Call::default() },
+            )
         };
         assert_eq!(begin(0, 4).run(id).await, Ok(None));
         assert_eq!(r.object.lock().segs.slice(0, 4).as_deref(), Some(&b"0123"[..]));
@@ -221,6 +226,7 @@ fn what_was_read_is_kept_unless_it_changed_meanwhile() {
         assert_eq!(late.run(id).await, Ok(None));
         assert!(r.object.lock().segs.slice(4, 8).is_none(), "it may be older than what was written");
         assert_eq!((r.ost.script().reads, r.object.lock().fetches.len()), (3, 0));
+        assert_eq!(r.ost.script().reader, 7, "the target shares itself out among users");
     });
 }
 
@@ -314,7 +320,15 @@ fn what_is_asked_under_a_lock_or_for_one_is_answered_when_the_server_has_no_memo
                 .unwrap();
             assert_eq!(r.object.truncate(5, of, id, &None).await.unwrap().size, 5);
             let gap = r.object.begin_fetch(&mut r.object.lock(), 0, 5);
-            super::Fetching { object: r.object.clone(), gap, job: None }.run(id).await.unwrap();
+            super::Fetching::new(
+                r.object.clone(),
+                gap,
+                None,
+                &Call { cred: Cred::new(7, 8), ..Call::default() },
+            )
+            .run(id)
+            .await
+            .unwrap();
             r.object.lock().unpin(id);
             r.object.give_up_locks().await;
             r.lock(false).await;

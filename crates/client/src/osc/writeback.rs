@@ -6,6 +6,7 @@ use super::object::{Busy, Lock, Object, ObjectState, WriteMeta};
 use crate::R;
 use crate::base::Detached;
 use crate::base::shares::limits_for;
+use model::debug::CACHE;
 use model::{Errno, ObjectAttr};
 use std::sync::Arc;
 use wire::checksum::ChecksumType;
@@ -209,6 +210,10 @@ impl Object {
         let runs: Vec<(u64, u64)> = c.runs.iter().map(|(at, data)| (*at, *at + data.len() as u64)).collect();
         let sent = self.write_locked(c.runs, how, &c.meta).await;
         drop(turn);
+        let said = |r: &R<(ObjectAttr, bool)>| {
+            r.as_ref().map_or_else(|e| e.text(), |(_, d)| if *d { "durable" } else { "written" })
+        };
+        tracing::debug!(target: CACHE, "object {}: {} pieces from {}: {}", self.id, runs.len(), runs.first().map_or(0, |r| r.0), said(&sent));
         let (r, durable) = match sent {
             Ok((attr, durable)) => (Ok(attr), durable),
             Err(e) => (Err(e), false),
@@ -263,21 +268,22 @@ impl Object {
             offset: runs[0].0,
             append: false,
             file: self.file,
-            uid: meta.uid,
-            gid: meta.gid,
-            projid: meta.projid,
+            uid: meta.owner.uid,
+            gid: meta.owner.gid,
+            projid: meta.owner.projid,
             inode_ctime: meta.inode_ctime,
             block_crcs: Vec::new(),
             checksum: ChecksumType::None,
             lock,
             granted,
         };
-        let mut ctx = RequestContext { client_time: meta.time, ..self.request(&meta.job) };
+        let ctx = RequestContext { client_time: meta.time, ..self.request_to_change(&meta.job) };
+        let mut ctx = ctx.in_directory(meta.owner.directory);
         if !granted {
             ctx = ctx.with_limits(limits_for(meta.exempt));
         }
         let r = self.osc.target.send_summed(ctx, msg, runs, durable).await?;
-        self.osc.keep_heard(meta.owner(), r.reply.may_keep.0);
+        self.osc.keep_heard(meta.owner, r.reply.may_keep.0);
         Ok((r.reply.attr, r.durable))
     }
 

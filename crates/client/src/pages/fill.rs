@@ -17,6 +17,7 @@ use crate::base::cache_holder::CancelOnDrop;
 use crate::llite::Small;
 use crate::llite::beside::Beside;
 use crate::llite::opens::following_layout;
+use crate::llite::run_now;
 use crate::llite::write_meta;
 use crate::lov::pin::{LEASE_AGAIN, ObjectRequest, Pins};
 use crate::lov::{File, map, read_len, wants};
@@ -59,7 +60,7 @@ impl Pages<'_> {
         Box::pin(async move {
             let pages = Pages(&fs);
             pages.watch_pages();
-            let r = fs.run(Verb::Read, pages.fill_data(&call, file.fid, off, len as usize)).await?;
+            let r = run_now(&fs, Verb::Read, pages.fill_data(&call, file.fid, off, len as usize)).await?;
             fs.was_read(&file, &r);
             Ok(r)
         })
@@ -261,7 +262,7 @@ impl Pages<'_> {
                 fs.data.drop_privileges_stored(fid).await?;
                 Pages(&fs).write_paged(fid, off, data).await
             };
-            let r = fs.run(Verb::Write, work).await;
+            let r = run_now(&fs, Verb::Write, work).await;
             match r {
                 Ok(()) => fs.stats.add(Verb::WriteBytes, len),
                 Err(e) => fs.cx.told.add(fid, e),
@@ -277,7 +278,7 @@ impl Pages<'_> {
     }
 
     async fn write_paged(&self, fid: Fid, mut off: u64, mut data: Bytes) -> R<()> {
-        self.0.cx.writable()?;
+        self.0.cx.pages_writable()?;
         let file = self.0.lov.known(fid);
         let mut r = Ok(());
         while !data.is_empty() {

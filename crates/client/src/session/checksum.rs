@@ -74,7 +74,7 @@ impl Target {
     /// `durable`: as [`Target::send`], for a write under a lock.
     pub(crate) async fn send_summed(
         &self,
-        ctx: RequestContext,
+        mut ctx: RequestContext,
         mut m: Write,
         runs: Vec<(u64, Bulk)>,
         durable: bool,
@@ -100,6 +100,11 @@ impl Target {
             };
             match sent {
                 Err(Errno::EBADMSG) => self.damaged_on_the_way("write", m.file, m.offset, again)?,
+                // It may not have heard that a maintenance is over. Bytes that were taken are not to be lost
+                // for that.
+                Err(Errno::EROFS) if self.cx.hold.tell() => {
+                    ctx = ctx.maintained_by(self.cx.hold.told_version().unwrap_or(0));
+                }
                 other => {
                     if matches!(other, Err(Errno::EIO)) {
                         self.io_error("write", m.file, m.offset, data.len());
@@ -137,7 +142,10 @@ impl Target {
 
     fn damaged_on_the_way(&self, what: &str, fid: Fid, at: u64, again: u32) -> R<()> {
         self.checksums.errors.fetch_add(1, Relaxed);
-        tracing::warn!(
+        model::event!(
+            WARN,
+            ChangedOnTheWay,
+            self.id,
             "{}: {what} of file {fid} at object offset {at}: the data changed on the way",
             self.id
         );
@@ -153,7 +161,10 @@ impl Target {
     }
 
     fn io_error(&self, what: &str, fid: Fid, at: u64, len: usize) {
-        tracing::error!(
+        model::event!(
+            ERROR,
+            BlockDamaged,
+            self.id,
             "{}: {what} of file {fid}, {len} bytes at object offset {at}: EIO; the OST's log says why, `lfs fid2path` which \
              file it is",
             self.id

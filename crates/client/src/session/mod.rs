@@ -19,9 +19,10 @@ use bytes::Bytes;
 use model::limits::{RPC_BULK_DEFAULT_BYTES, RPC_BULK_MAX_BYTES, SLOTS_PER_SESSION};
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
+use model::span::Kind;
 use model::{Errno, Nid, TargetId, TargetKind};
 use rpc::import::ImportHooks;
-use rpc::{Import, ImportConfig, ImportState, Response, Terms};
+use rpc::{Import, ImportConfig, ImportState, Response, Terms, Waiting};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,6 +30,7 @@ use wire::msg::notify::Notify;
 use wire::msg::reclaim::{Reclaim, ReclaimReply};
 use wire::msg::writelist::RANGES_MAX;
 use wire::{Bulk, Message, Op, RequestContext};
+use world::span::{self, Span};
 use world::{BoxFuture, Instant, sync};
 
 /// `max_rpcs_in_flight` unless set otherwise. Higher than Lustre's 8: requests that are in flight together
@@ -93,6 +95,7 @@ impl Target {
                 nids: nids.clone(),
                 port: cx.opt.port,
                 bind: cx.opt.bind,
+                networks: cx.opt.networks.clone(),
                 client_uuid: cx.uuid,
                 client_name: cx.opt.client_name.clone(),
                 slots: SLOTS_PER_SESSION,
@@ -197,7 +200,17 @@ impl Target {
         }
         let bulk = bulk.into();
         let sent = self.meter.begin(&msg, bulk.len() as u64, self.is_limited::<M>(), self.cx.world.now());
+        let world = &self.cx.world;
+        let name = || format!("{:?} to {}", M::OP, self.id.label(&self.cx.opt.fsname));
+        let span = span::current().map(|at| Span::part(world, at, Kind::Rpc, name()));
+        let ctx = match &span {
+            Some(s) => ctx.traced(s.at.trace, s.at.span),
+            None => ctx,
+        };
         let r = self.import.call_with(ctx, msg, bulk, terms).await;
+        if let Some(s) = span {
+            s.end(world, r.as_ref().err().map_or("ok", |e| e.text()));
+        }
         match &r {
             Ok(r) => sent.answered(r.bulk.len() as u64, self.cx.world.now()),
             Err(Errno::ELOST) => self.say_lost(),
@@ -366,6 +379,20 @@ impl ImportHooks for Hooks {
         if let Some(t) = self.target.upgrade() {
             t.write_ranges.store(usize::try_from(ranges).unwrap_or(usize::MAX), Ordering::Relaxed);
         }
+    }
+
+    fn stuck(&self, count: usize, oldest: &[Waiting]) {
+        let (Some(t), Some(first)) = (self.target.upgrade(), oldest.first()) else { return };
+        model::event!(
+            WARN,
+            RequestStuck,
+            t.id.label(&t.cx.opt.fsname),
+            "{count} requests to {} at {} ({}) wait for too long, the oldest: {}",
+            t.id.label(&t.cx.opt.fsname),
+            t.import.current_nid(),
+            state_name(t.import.state()),
+            params::waiting_line(first)
+        );
     }
 
     fn state(&self, s: ImportState) {

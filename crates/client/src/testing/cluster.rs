@@ -2,7 +2,7 @@
 //! know all of them.
 
 use super::{Answers, Fake, FakeMdt, FakeMgs, FakeOst, ip, serve};
-use model::{Nid, TargetId};
+use model::{HostNid, Nid, TargetId};
 use rpc::testing::Lab;
 use rpc::{Peers, Server};
 use std::net::IpAddr;
@@ -76,8 +76,8 @@ impl Cluster {
         node(&self.lab, n)
     }
 
-    pub fn mgs_nids(&self) -> Vec<Nid> {
-        vec![Nid { addr: self.mgs.at, net: 0 }]
+    pub fn mgs_nids(&self) -> Vec<HostNid> {
+        vec![Nid { addr: self.mgs.at, net: 0 }.into()]
     }
 
     /// A server is away: its connections are broken, and nobody reaches it.

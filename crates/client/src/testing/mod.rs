@@ -36,6 +36,7 @@ pub(crate) fn context(world: &World) -> Arc<Context> {
         fsname: "fs".into(),
         port: PORT,
         bind: None,
+        networks: Default::default(),
         client_name: "client".into(),
         soft_timeout: None,
     };
@@ -74,7 +75,7 @@ pub(crate) fn attr(fid: Fid, kind: FileType) -> Attr {
         uid: 0,
         gid: 0,
         projid: 0,
-        rdev: 0,
+        special: 0,
         size: 0,
         blocks: 0,
         atime: t,

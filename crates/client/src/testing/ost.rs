@@ -31,6 +31,8 @@ pub(crate) struct OstState {
     /// (offset, length, durable) of each write that was executed or refused with `write_error`.
     pub writes: Vec<(u64, usize, bool)>,
     pub reads: usize,
+    /// For which user the last of them was.
+    pub reader: u32,
     pub locks: Vec<u64>,
     /// Writes, truncate, fallocate and seek under these are refused.
     pub forgotten_locks: Vec<u64>,
@@ -204,7 +206,10 @@ impl Answers for FakeOst {
                 let m: Writelist = message(r);
                 Self::write(&mut s, r, &m.write, &m.ranges)
             }
-            Op::Read => Self::read(&mut s, &message(r)),
+            Op::Read => {
+                s.reader = r.ctx.cred.uid;
+                Self::read(&mut s, &message(r))
+            }
             Op::Grant => {
                 let m: Grant = message(r);
                 let have = m.want.min(s.grant).max(m.have.min(s.grant));

@@ -174,11 +174,12 @@ impl Cluster {
 
     pub fn options(&self) -> MountOptions {
         MountOptions {
-            mgs_nids: vec![self.nid(1)],
+            mgs_nids: vec![self.nid(1).into()],
             fsname: FSNAME.into(),
             subdir: String::new(),
             port: self.port,
             bind: None,
+            networks: Default::default(),
             client_name: "test".into(),
             soft_timeout_ms: None,
             read_only: false,
@@ -215,7 +216,11 @@ impl Cluster {
                     dir: DIR.into(),
                     port: self.port,
                     bind: Some(n.addr),
+                    networks: Default::default(),
                 };
+                if n.successor.load(Ordering::Relaxed) {
+                    mds::format_successor(w, &db).unwrap();
+                }
                 let m = mds::Mdt::open(w.clone(), db, peers.clone(), cfg).unwrap();
                 m.set_server_key(SERVER_KEY);
                 if let Some(config) = n.config.lock().unwrap().clone() {
@@ -271,6 +276,7 @@ impl Cluster {
                 nids: vec![self.nid(1)],
                 port: self.port,
                 bind: None,
+                networks: Default::default(),
                 client_uuid: self.world.random_uuid(),
                 client_name: "test".into(),
                 slots: 4,
@@ -424,15 +430,29 @@ impl Cluster {
         self.stop_node(index as usize + 2).await;
     }
 
+    /// Stops an OST, lets `f` do to its records what nobody should, and starts it again.
+    pub async fn harm_ost<F>(&self, index: u16, f: impl FnOnce(Arc<Db>, Arc<Objects>) -> F)
+    where
+        F: Future<Output = store::Txn>,
+    {
+        self.stop_ost(index).await;
+        let n = &self.nodes[index as usize + 2];
+        let mut w = self.world.clone();
+        w.disk = Arc::new(n.disk.lock().unwrap().clone());
+        let epoch = n.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        let db = Db::open(&w, DIR, epoch, store::DbOptions::default()).unwrap();
+        let objects = Objects::open(db.clone()).unwrap();
+        let txn = f(db.clone(), objects).await;
+        let lsn = db.submit(txn).unwrap();
+        db.durable(lsn).await.unwrap();
+        db.close().await.unwrap();
+        self.start_ost(index).await;
+    }
+
     /// The OST is lost with its disk, and another one made in its place.
     pub async fn replace_ost(&self, index: u16) {
         let n = &self.nodes[index as usize + 2];
-        self.stop_ost(index).await;
-        *n.disk.lock().unwrap() = MemDisk::new();
-        *n.uuid.lock().unwrap() = self.world.random_uuid();
-        n.successor.store(true, Ordering::Relaxed);
-        n.epoch.store(0, Ordering::Relaxed);
-        self.start_ost(index).await;
+        self.replace_node(index as usize + 2).await;
         // The MDT's server would be told by the MGS.
         let ask = wire::msg::config::Config { fsname: FSNAME.into() };
         let keys = Keys(*n.uuid.lock().unwrap());
@@ -440,6 +460,22 @@ impl Cluster {
         if let Some(Role::Mdt(m)) = self.nodes[1].running.lock().unwrap().as_ref().map(|r| &r.role) {
             m.set_config(config);
         }
+    }
+
+    /// The MDT is lost with its disk, and another one made in its place.
+    pub async fn replace_mdt(&self) {
+        self.replace_node(1).await;
+    }
+
+    async fn replace_node(&self, i: usize) {
+        let n = &self.nodes[i];
+        self.stop_node(i).await;
+        *n.disk.lock().unwrap() = MemDisk::new();
+        *n.uuid.lock().unwrap() = self.world.random_uuid();
+        *n.config.lock().unwrap() = None;
+        n.successor.store(true, Ordering::Relaxed);
+        n.epoch.store(0, Ordering::Relaxed);
+        self.start_node(i).await;
     }
 
     pub async fn start_ost(&self, index: u16) {

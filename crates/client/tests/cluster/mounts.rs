@@ -5,7 +5,7 @@ use crate::harness::{Cluster, O_CREAT, O_RDWR, call};
 use bytes::Bytes;
 use client::Fs;
 use model::param::testing::every_declaration_holds;
-use model::{Errno, TargetKind};
+use model::{Errno, LayoutSpec, SetAttr, TargetKind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use world::BoxFuture;
@@ -25,7 +25,7 @@ fn wrong_names_and_dead_servers_are_named() {
         assert_eq!(e.errno, Errno::ENOENT);
         assert!(e.message.contains("/no/such"), "{e}");
         let mut o = c.options();
-        o.mgs_nids = vec![c.nid(99)];
+        o.mgs_nids = vec![c.nid(99).into()];
         let start = c.world.now();
         let e = Fs::mount(c.world.clone(), o).await.err().unwrap();
         assert_eq!(e.errno, Errno::EIO);
@@ -194,7 +194,11 @@ fn the_size_of_requests_follows_the_target() {
         write(&a, &f, 0, vec![1]).await;
         a.clone().fsync(call(), f.fid).await.unwrap();
         a.set_param("osc.*.max_pages_per_rpc", "1024").unwrap();
-        assert_eq!(a.set_param("osc.*.max_pages_per_rpc", "8M"), Err(Errno::ERANGE), "brw_size is 4 MiB");
+        a.set_param("osc.*.max_pages_per_rpc", "8M").unwrap();
+        assert_eq!(value("osc.*.max_pages_per_rpc"), "1024", "brw_size is 4 MiB");
+        c.set_ost_params("obdfilter.*.brw_size", "16");
+        c.until("the mount hears of more", || async { value("osc.*.max_pages_per_rpc") == "2048" }).await;
+        a.set_param("osc.*.max_pages_per_rpc", "1024").unwrap();
         c.set_ost_params("obdfilter.*.brw_size", "1");
         c.until("the mount hears of it", || async { value("osc.*.max_pages_per_rpc") == "256" }).await;
         write(&a, &f, 0, vec![1; 3 << 20]).await;
@@ -326,7 +330,7 @@ fn requests_are_counted_and_bounded_by_kind() {
         assert_eq!(help.len(), 2);
         assert_eq!(
             help[0].to_string(),
-            "Most data in one request, in pages of 4 KiB; at most the target's brw_size (pages, 1 to 4096, default 1024)"
+            "Most data in one request, in pages of 4 KiB; no more than the target's brw_size, whatever is set (pages, 1 to 4096, default 1024)"
         );
     });
 }
@@ -359,5 +363,81 @@ fn configuration_follows_the_mgs() {
         // A later mount has what is permanent.
         let b = c.mount().await;
         assert_eq!(b.get_param("osc.*.max_pages_per_rpc")[0].1, "256");
+    });
+}
+
+/// What a change came to, whatever it gives.
+fn change<T: Send + 'static>(f: BoxFuture<Result<T, Errno>>) -> BoxFuture<Result<(), Errno>> {
+    Box::pin(async move { f.await.map(drop) })
+}
+
+#[test]
+fn what_waited_for_a_closed_file_system_is_refused_when_it_opens_for_reading_only() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, call) = (c.mount().await, call());
+        let order = |m: &str| a.set_param("llite.*.maintenance", m).unwrap();
+        let (f, g) = (striped(&a, "f", 1).await, striped(&a, "g", 1).await);
+        write(&a, &f, 0, vec![7; 5000]).await;
+        order("closed reason=a switch");
+        let (fs, admin) = (|| a.clone(), client::Admin(&a));
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
+        let mut changes = vec![
+            change(fs().unlink(call.clone(), a.root(), b"f".to_vec())),
+            change(fs().mkdir(call.clone(), a.root(), b"d".to_vec(), 0o755)),
+            change(fs().write(call.clone(), f.fid, 0, false, false, Bytes::from_static(b"x"))),
+            change(fs().setattr(call.clone(), f.fid, set)),
+            change(fs().setattr(call.clone(), f.fid, cut)),
+            change(fs().open(call.clone(), f.fid, O_RDWR | 0o1000)),
+            change(fs().open(call.clone(), g.fid, O_RDWR)),
+            change(admin.setlayout(call.clone(), a.root(), Some(spec.clone()))),
+            change(admin.migrate(call.clone(), f.fid, spec)),
+            change(admin.swap(call.clone(), (f.fid, g.fid), false)),
+            change(admin.grow_for(call.clone(), f.fid)),
+            change(admin.recreate(call.clone(), f.fid, 0)),
+            change(admin.trashdir(call.clone(), a.root(), true)),
+        ];
+        let mut look = fs().getattr(call.clone(), g.fid);
+        for (n, w) in changes.iter_mut().enumerate() {
+            assert_eq!(c.world.timeout(Duration::from_millis(2), w).await, None, "change {n} waits");
+        }
+        assert!(c.world.timeout(Duration::from_millis(2), &mut look).await.is_none(), "a look waits, too");
+        order("read-only reason=a switch");
+        for (n, w) in changes.into_iter().enumerate() {
+            assert_eq!(c.within(w).await, Err(Errno::EROFS), "change {n}");
+        }
+        c.within(look).await.unwrap();
+        assert!(read(&a, &f, 0, 1 << 20).await == vec![7; 5000], "nothing was changed");
+        order("off");
+        fs().unlink(call, a.root(), b"g".to_vec()).await.unwrap();
+    });
+}
+
+#[test]
+fn who_stops_waiting_for_a_closed_file_system_has_nothing_done() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, call) = (c.mount().await, call());
+        let order = |m: &str| a.set_param("llite.*.maintenance", m).unwrap();
+        let (f, g) = (striped(&a, "f", 1).await, striped(&a, "g", 1).await);
+        write(&a, &f, 0, vec![7; 5000]).await;
+        order("closed reason=a switch");
+        let (fs, admin) = (|| a.clone(), client::Admin(&a));
+        let spec = LayoutSpec { stripe_count: 1, ..LayoutSpec::default() };
+        let waits = [
+            change(fs().open(call.clone(), f.fid, O_RDWR | 0o1000)),
+            change(fs().create(call.clone(), a.root(), b"n".to_vec(), 0o644, O_RDWR, None)),
+            change(admin.migrate(call.clone(), f.fid, spec)),
+            change(admin.swap(call.clone(), (f.fid, g.fid), false)),
+        ];
+        for (n, w) in waits.into_iter().enumerate() {
+            assert!(c.world.timeout(Duration::from_millis(2), w).await.is_none(), "change {n} waits");
+        }
+        c.world.sleep(Duration::from_millis(200)).await;
+        order("off");
+        assert!(read(&a, &f, 0, 1 << 20).await == vec![7; 5000], "it is neither cut nor swapped");
+        assert_eq!(fs().lookup(call, a.root(), b"n".to_vec()).await.err(), Some(Errno::ENOENT));
     });
 }

@@ -110,7 +110,7 @@ fn other_kinds_of_files() {
         let s = a.clone().symlink(call(), root, b"s".to_vec(), b"/some/where".to_vec()).await.unwrap();
         assert_eq!(b.clone().readlink(call(), s.fid).await.unwrap(), b"/some/where");
         let n = a.clone().mknod(call(), root, b"n".to_vec(), 0o020_600, 0x105).await.unwrap();
-        assert_eq!((n.kind, n.rdev), (FileType::CharDevice, 0x105));
+        assert_eq!((n.kind, n.device()), (FileType::CharDevice, 0x105));
         a.clone().mknod(call(), root, b"p".to_vec(), 0o010_600, 0).await.unwrap();
         let r = a.clone().mknod(call(), root, b"r".to_vec(), 0o100_600, 0).await.unwrap();
         b.clone().write(call(), r.fid, 5, false, false, Bytes::from_static(b"x")).await.unwrap();

@@ -52,6 +52,7 @@ fn files_go_to_emptier_osts_but_for_those_that_are_bound_or_used() {
                 c.set_mdt_param(&format!("osp.*OST000{ost}*.max_create_count"), n).await;
             }
         };
+        c.set_mdt_param("mdt.*.rebalance_threshold", "0").await;
         c.set_mdt_param("lod.*.qos_maxage", "1").await;
         creates("0").await;
         let named = file(&a, "named", 99, LayoutSpec { osts: vec![0], ..one() }).await;

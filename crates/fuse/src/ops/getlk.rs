@@ -2,6 +2,7 @@
 
 use super::Cx;
 use crate::abi::{FileLock, LkIn, LkOut};
+use crate::options::FileLocks;
 use crate::reply::{Answer, Reply};
 use client::PosixLock;
 use model::Errno;
@@ -26,6 +27,9 @@ pub fn lock_of(a: &LkIn) -> Result<(Option<LockMode>, u64, u64), Errno> {
 }
 
 pub async fn run(cx: Cx, a: LkIn) -> Answer {
+    if cx.bridge.locks == FileLocks::Refused {
+        return Err(Errno::ENOSYS);
+    }
     let fid = cx.fid()?;
     let (mode, start, end) = lock_of(&a)?;
     let mode = mode.ok_or(Errno::EINVAL)?;

@@ -1,6 +1,7 @@
 //! INIT: what both sides can do.
 
 use crate::abi::{InitIn, InitOut, MAX_IO_BYTES, MINOR, MINOR_MIN, VERSION, init};
+use crate::options::FileLocks;
 use model::Errno;
 
 /// Asked for if the kernel offers it. Not here: write-back cache (it ignores other clients' sizes),
@@ -29,12 +30,14 @@ const WANTED: u64 = init::ASYNC_READ
 const NEEDED: u64 =
     init::BIG_WRITES | init::MAX_PAGES | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::SETXATTR_EXT;
 
+const LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
+
 const PAGE_BYTES: usize = 4096;
 /// Requests the kernel keeps for which no process waits.
 const BACKGROUND_MAX: u16 = 256;
 
 /// The answer to INIT, or what is wrong with the kernel.
-pub fn negotiate(a: &InitIn, readdirplus: bool) -> Result<InitOut, (Errno, String)> {
+pub fn negotiate(a: &InitIn, readdirplus: bool, locks: FileLocks) -> Result<InitOut, (Errno, String)> {
     if a.major != VERSION || a.minor < MINOR_MIN {
         let text = format!(
             "this kernel speaks FUSE protocol {}.{}; {VERSION}.{MINOR_MIN} or later of version {VERSION} is needed (Linux 5.2)",
@@ -59,6 +62,8 @@ pub fn negotiate(a: &InitIn, readdirplus: bool) -> Result<InitOut, (Errno, Strin
     }
     let flags = wanted & offered;
     assert_eq!(flags & NEEDED, NEEDED, "what the daemon cannot do without is asked for");
+    // The kernel keeps locks itself then.
+    let flags = if locks == FileLocks::Local { flags & !LOCKS } else { flags };
     Ok(InitOut {
         major: VERSION,
         minor: MINOR,
@@ -81,15 +86,18 @@ mod tests {
     #[test]
     fn old_kernels_are_refused_by_name_and_new_ones_get_what_they_offer() {
         let old = InitIn { major: 7, minor: 30, ..InitIn::default() };
-        assert!(negotiate(&old, false).unwrap_err().1.contains("7.30"));
+        assert!(negotiate(&old, false, FileLocks::Shared).unwrap_err().1.contains("7.30"));
         let poor = InitIn { major: 7, minor: 40, ..InitIn::default() };
-        assert!(negotiate(&poor, false).unwrap_err().1.contains("lacks"));
+        assert!(negotiate(&poor, false, FileLocks::Shared).unwrap_err().1.contains("lacks"));
         let all = InitIn { major: 7, minor: 45, flags: u32::MAX, flags2: u32::MAX, ..InitIn::default() };
-        let out = negotiate(&all, false).unwrap();
+        let out = negotiate(&all, false, FileLocks::Shared).unwrap();
+        assert_eq!(u64::from(out.flags) & LOCKS, LOCKS);
+        let local = negotiate(&all, false, FileLocks::Local).unwrap();
+        assert_eq!(u64::from(local.flags) & LOCKS, 0, "the kernel asks nobody");
         let flags = u64::from(out.flags) | u64::from(out.flags2) << 32;
         assert_eq!(flags, WANTED);
         assert_eq!(flags & init::WRITEBACK_CACHE, 0);
         let no_ext = InitIn { flags: NEEDED as u32, ..all };
-        assert_eq!(negotiate(&no_ext, true).unwrap().flags2, 0);
+        assert_eq!(negotiate(&no_ext, true, FileLocks::Shared).unwrap().flags2, 0);
     }
 }

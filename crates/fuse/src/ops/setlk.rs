@@ -3,6 +3,7 @@
 use super::Cx;
 use super::getlk::lock_of;
 use crate::abi::{LK_FLOCK, LkIn};
+use crate::options::FileLocks;
 use crate::reply::{Answer, Reply};
 use client::PosixLock;
 use model::{Errno, Fid};
@@ -12,6 +13,9 @@ use std::time::Duration;
 const CLOSE_LAG: Duration = Duration::from_millis(1);
 
 pub async fn run(cx: Cx, a: LkIn, wait: bool) -> Answer {
+    if cx.bridge.locks == FileLocks::Refused {
+        return Err(Errno::ENOSYS);
+    }
     let fid = cx.fid()?;
     let releases = cx.bridge.releases.clone();
     let seen = releases.count();

@@ -50,8 +50,8 @@ fn statx(a: &Attr) -> Statx {
         btime: time(a.btime),
         ctime: time(a.ctime),
         mtime: time(a.mtime),
-        rdev_major: libc::major(a.rdev),
-        rdev_minor: libc::minor(a.rdev),
+        rdev_major: libc::major(a.device()),
+        rdev_minor: libc::minor(a.device()),
         ..Statx::default()
     }
 }

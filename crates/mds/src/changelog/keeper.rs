@@ -189,7 +189,10 @@ impl Keeper<'_> {
         };
         self.mdt.transactions.transact(None, work).await.result?;
         if dropped {
-            tracing::warn!(
+            model::event!(
+                WARN,
+                ConsumerDropped,
+                self.label(),
                 "{}: changelog consumer {} is dropped: {why}; what it did not read is lost to it: register it anew and have it look at the whole file system",
                 self.label(),
                 c.label()

@@ -146,7 +146,10 @@ impl Changelog {
 
     /// What is to be written for the records of a transaction that is about to be submitted. Under the lock
     /// of the core: nobody else gets these indexes.
-    pub fn number(&self, records: Vec<Record>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn number(&self, mut records: Vec<Record>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        if planted::on(Bug::RenameRecordedLate) {
+            records.sort_by_key(|r| r.kind == RecordKind::Rename);
+        }
         let log = self.log.lock();
         let (mut index, mut total) = (log.next, log.total);
         assert!(index >= log.state.first, "new records are behind those that were freed");

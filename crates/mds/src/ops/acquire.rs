@@ -3,6 +3,7 @@
 use crate::mdt::Mdt;
 use crate::quotas::{ShareHolder, Want};
 use model::Errno;
+use model::limits::DIRECTORY_DEPTH_MAX;
 use model::usage::QuotaId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use wire::msg::acquire::Acquire;
 
 /// `EDQUOT`: the owner has what he may have.
 pub async fn run(mdt: &Arc<Mdt>, m: &Acquire) -> Result<(), Errno> {
-    let ids: BTreeSet<QuotaId> = m.owner.quota_ids().filter(|id| id.is_limited()).collect();
-    assert!(ids.len() <= 3, "a user, a group and a project");
+    let all = mdt.shared.usage.quota_ids(m.owner()).into_iter();
+    let ids: BTreeSet<QuotaId> = all.filter(|id| id.is_limited()).collect();
+    assert!(ids.len() <= 3 + DIRECTORY_DEPTH_MAX, "a user, a group, a project and directories");
     mdt.transactions.acquire(&ids, Want { holder: ShareHolder::Ost(m.ost), bytes: m.bytes }).await
 }

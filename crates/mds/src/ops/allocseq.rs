@@ -15,12 +15,19 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Allocseq) -> Result<AllocseqReply, E
     if m.kind != 0 {
         return Err(Errno::EINVAL);
     }
+    let seq = next_sequence(tx)?;
+    tx.put(key::lease(seq), Lease { client: ctx.client.0, width: WIDTH }.encode());
+    Ok(AllocseqReply { seq, width: WIDTH })
+}
+
+/// A sequence that nobody has had.
+pub fn next_sequence(tx: &mut Tx) -> Result<u64, Errno> {
     let k = key::STATE_NEXT_SEQ;
     let missing = || MdsError::Missing { what: "next sequence", fid: model::Fid::ROOT };
     let v = tx.get(k)?.ok_or_else(missing)?;
     let seq = value::decode_u64(k, &v)?;
     let next = seq.checked_add(1).ok_or(Errno::ENOSPC)?;
+    assert!(next > seq, "no sequence is given twice");
     tx.put(k.to_vec(), value::encode_u64(next));
-    tx.put(key::lease(seq), Lease { client: ctx.client.0, width: WIDTH }.encode());
-    Ok(AllocseqReply { seq, width: WIDTH })
+    Ok(seq)
 }

@@ -188,5 +188,6 @@ fn single(
     tx.bulk = bulk.clone();
     let ctx = context(tx, ctx, m, op)?;
     tx.notes.on_behalf(&ctx.cred, job);
-    verbs::execute(tx, &ctx, code, &op.body)
+    // A tree that has to be counted anew first goes by itself, or is copied.
+    verbs::execute(tx, &ctx, code, &op.body).map_err(|e| if e == Errno::ERELABEL { Errno::EXDEV } else { e })
 }

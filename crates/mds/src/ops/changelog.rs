@@ -15,7 +15,7 @@ pub async fn run(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, m: &Changelog) -> Don
         return Done::error(Errno::EPERM);
     }
     if m.told
-        && let Err(e) = mdt.transactions.owners_told(to.client).await
+        && let Err(e) = mdt.transactions.owners_told(Some(to.client)).await
     {
         return Done::error(e);
     }

@@ -8,6 +8,8 @@ use model::perm::{self, MAY_EXEC, MAY_READ};
 use model::{Errno, Fid, limits};
 use wire::msg::getpath::{Getpath, GetpathReply};
 
+/// Where a mount shows [`Fid::LOST_FOUND`].
+const LOST_FOUND: &[u8] = b".lustre/lost+found/MDT0000";
 /// Paths in one reply.
 const PATHS_MAX: usize = 1000;
 /// Longest path that is built; kernels know none above 4 KiB, relative ones may be longer.
@@ -72,6 +74,13 @@ fn path_to(
         }
         let i = tx.promised(at)?;
         perm::access(&ctx.cred, &i.subject(), MAY_EXEC | MAY_READ)?;
+        if at == Fid::LOST_FOUND && root == Fid::ROOT {
+            // It has no name in the root; a mount shows it there.
+            len = LOST_FOUND.len().saturating_add(1).saturating_add(len);
+            parts.push(LOST_FOUND.to_vec());
+            at = Fid::ROOT;
+            continue;
+        }
         let prefix = key::backptr_prefix(at);
         // A directory has one name; one that was removed has none.
         let Some((k, v)) = tx.scan(&prefix, &key::behind(&prefix), 1)?.pop() else { return Ok(None) };

@@ -7,6 +7,7 @@ use crate::ops::readdir;
 use crate::schema::Inode;
 use crate::shared::Shared;
 use crate::tx::Tx;
+use model::inode_rules::FLAG_TRASH;
 use model::{Errno, Fid};
 use wire::encode_message;
 use wire::msg::lookup::{Entry, bits};
@@ -42,11 +43,18 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
 }
 
 /// Whether there is room for what the client would do without asking, on the disk and in the limits of the
-/// directory's owner.
+/// directory's owner, and no barrier for which all has to be told.
 fn may_have_alone(mdt: &Mdt, ctx: &OpContext, m: &Own, dir: &Inode) -> bool {
     let Shared { leases, quotas, usage, .. } = &*mdt.shared;
     let promised = leases.promised_bytes(Some(ctx.client));
     let others = leases.owners().saturating_sub(usize::from(leases.is_owner(ctx.client)));
     let knows = m.knows_limits.0 == Some(true) || !quotas.is_active();
-    knows && !mdt.db.space_low_beside(promised) && quotas.may_have_alone(&dir.owner(), usage, others)
+    let tells = !mdt.shared.barrier.is_wanted();
+    // Names that go into the trash are removed here.
+    let trash = dir.flags & FLAG_TRASH != 0;
+    knows
+        && tells
+        && !trash
+        && !mdt.db.space_low_beside(promised)
+        && quotas.may_have_alone(&dir.owner(), usage, others)
 }

@@ -2,6 +2,7 @@
 
 use crate::changelog;
 use crate::leases::Touched;
+use crate::maintenance;
 use crate::mdt::Mdt;
 use crate::params::tree;
 use model::param::{Item, PARAM_TEXT_MAX_BYTES, ParamInfo, Tree};
@@ -35,6 +36,8 @@ pub struct About {
     pub squash: bool,
     /// What the changelog tells of.
     pub changelog: bool,
+    /// What may be done at all.
+    pub maintenance: bool,
 }
 
 impl About {
@@ -42,6 +45,7 @@ impl About {
         self.layouts |= i.name.starts_with("lod.") || i.decl.name == "dom_stripesize";
         self.squash |= matches!(i.decl.name, "root_squash" | "nosquash_nids");
         self.changelog |= i.decl.name == "changelog_mask";
+        self.maintenance |= i.decl.name == "maintenance";
     }
 }
 
@@ -80,6 +84,9 @@ pub async fn settings_changed(mdt: &Mdt, about: About) -> Result<(), Errno> {
     }
     if about.squash {
         squash_changed(mdt).await?;
+    }
+    if about.maintenance {
+        maintenance::recall(mdt).await?;
     }
     if about.changelog {
         changelog::leases_for_audit(mdt).await?;

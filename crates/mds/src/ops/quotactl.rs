@@ -7,7 +7,7 @@ use model::Errno;
 use model::usage::QuotaId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::msg::quotactl::{LimitsReply, QuotaAsk, Quotactl, QuotactlReply};
+use wire::msg::quotactl::{LimitsReply, QuotaAsk, Quotactl, QuotactlReply, SharesReply};
 
 /// As [`QuotaAsk::check`].
 pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<QuotactlReply, Errno> {
@@ -18,7 +18,7 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<Quotact
     let reply = if counts { mdt.world.blocking(answer).await } else { answer() };
     let mut reply = reply.map_err(|e| e.errno())?;
     let quotas = &mdt.shared.quotas;
-    let own_share = |id: &QuotaId| quotas.space_of(*id).map(|_| (*id, quotas.own_share(*id)));
+    let own_share = |id: &QuotaId| quotas.is_space_limited(*id).then(|| (*id, quotas.own_share(*id)));
     let shares = match &m.ask {
         QuotaAsk::Of(ids) => ids.iter().filter_map(own_share).collect(),
         _ => Vec::new(),
@@ -34,8 +34,10 @@ pub async fn run(mdt: &Arc<Mdt>, ctx: &OpContext, m: Quotactl) -> Result<Quotact
         }
         QuotaAsk::Verify | QuotaAsk::Types => BTreeSet::new(),
     };
+    let pools = quotas.pool_standings(shown.iter().copied(), ctx.wall.sec).into();
     let owners = quotas.standings(shown.into_iter(), ctx.wall.sec);
     let types = if types { quotas.types() } else { Vec::new() };
-    reply.limits = LimitsReply { owners, types, shares: shares.into() }.into();
+    let shares = SharesReply { of: shares, pools }.into();
+    reply.limits = LimitsReply { owners, types, shares }.into();
     Ok(reply)
 }

@@ -2,6 +2,7 @@
 
 use crate::ancestors::leads_through;
 use crate::changelog::Change;
+use crate::labels::{self, Moved};
 use crate::names::{self, OpContext};
 use crate::schema::{Inode, key};
 use crate::tx::{Dentry, Found, Tx};
@@ -18,6 +19,8 @@ struct Place<'a> {
     dir: Fid,
     cookie: u64,
     name: &'a [u8],
+    /// The directory with a quota that `dir` is counted to.
+    label: u32,
 }
 
 pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
@@ -56,8 +59,8 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rename) -> Result<Changed, Errno> {
             return names::changed(tx);
         }
     }
-    let from = Place { dir: m.parent, cookie: src.cookie, name: &m.name };
-    let to = Place { dir: m.new_parent, cookie: new_cookie, name: &m.new_name };
+    let from = Place { dir: m.parent, cookie: src.cookie, name: &m.name, label: old_dir.directory };
+    let to = Place { dir: m.new_parent, cookie: new_cookie, name: &m.new_name, label: new_dir.directory };
     let what = RenameCheck {
         old_dir: old_dir.subject(),
         new_dir: new_dir.subject(),
@@ -105,6 +108,8 @@ fn replace(
     if planted::on(Bug::ForgottenBackPointer) {
         tx.delete(key::backptr(src.fid, to.dir, to.cookie));
     }
+    let how = Moved::between(from.dir, to.dir);
+    let recounted = labels::enter(tx, ctx, (src.fid, &mut i), to.label, how)?;
     if moved_dir {
         i.parent = to.dir;
         if from.dir != to.dir {
@@ -113,6 +118,9 @@ fn replace(
     }
     inode_rules::moved(&mut i, ctx.now);
     tx.put_inode(src.fid, &mut i);
+    if recounted {
+        tx.tell_owner(src.fid, &i);
+    }
 
     let mut old_dir = tx.promised(from.dir)?;
     tx.names_changed(from.dir, &mut old_dir, NamesChange::removed(i.kind), ctx.now);
@@ -124,7 +132,7 @@ fn replace(
 
     let (mut over, mut last) = (Fid::NONE, false);
     if let Some((d, mut v)) = victim {
-        super::unlink::drop_link(tx, ctx, d.fid, &mut v)?;
+        super::unlink::drop_link(tx, ctx, (d.fid, &mut v), to.label)?;
         (over, last) = (d.fid, v.nlink == 0);
     }
     record(tx, ctx, src.fid, (from, to), (over, last));
@@ -158,9 +166,13 @@ fn swap(
         b_inode.parent = a.dir;
         tx.ways.moved.push(b_entry.fid);
     }
-    for (fid, i) in [(a_entry.fid, &mut a_inode), (b_entry.fid, &mut b_inode)] {
+    for (fid, i, to) in [(a_entry.fid, &mut a_inode, b.label), (b_entry.fid, &mut b_inode, a.label)] {
+        let recounted = labels::enter(tx, ctx, (fid, i), to, Moved::Exchanged)?;
         inode_rules::moved(i, ctx.now);
         tx.put_inode(fid, i);
+        if recounted {
+            tx.tell_owner(fid, i);
+        }
     }
     for (dir, old, new) in [(a.dir, a_kind, b_kind), (b.dir, b_kind, a_kind)] {
         let mut d = tx.promised(dir)?;

@@ -2,6 +2,7 @@
 
 use crate::changelog::Change;
 use crate::names::{self, OpContext};
+use crate::trash;
 use crate::tx::Tx;
 use model::Errno;
 use model::changelog::RecordKind;
@@ -25,7 +26,11 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Rmdir) -> Result<Changed, Errno> {
     }
     tx.delete_name(m.parent, d.cookie, &m.name, d.fid);
     tx.names_changed(m.parent, &mut dir, NamesChange::removed(victim.kind), ctx.now);
-    super::unlink::drop_link(tx, ctx, d.fid, &mut victim)?;
+    if trash::takes(&dir, &victim) {
+        trash::take_in(tx, ctx, (d.fid, &mut victim), (m.parent, &m.name))?;
+    } else {
+        super::unlink::drop_link(tx, ctx, (d.fid, &mut victim), dir.directory)?;
+    }
     tx.notes.add(ctx.now, Change::of(RecordKind::Rmdir, d.fid).named(m.parent, &m.name));
     names::changed(tx)
 }

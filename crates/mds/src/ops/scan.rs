@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 16;
 
 pub async fn run(mdt: &Mdt, ctx: &OpContext, to: &ReplyTo, m: &Scan) -> Done {
     if m.after.is_none()
-        && let Err(e) = mdt.transactions.owners_told(to.client).await
+        && let Err(e) = mdt.transactions.owners_told(Some(to.client)).await
     {
         return Done::error(e);
     }

@@ -3,22 +3,43 @@
 use crate::done::{Done, ReplyTo};
 use crate::mdt::Mdt;
 use crate::names::OpContext;
-use model::Errno;
-use model::quota::{Enforced, LimitOrder};
+use model::quota::{Enforced, LimitChange, LimitOrder};
+use model::usage::{QuotaId, QuotaType};
+use model::{Errno, pool};
 use std::sync::Arc;
 use wire::encode_message;
 use wire::msg::setquota::Setquota;
 
-/// `EPERM` for anybody but root, `EINVAL` for limits of who has none.
+/// What takes a limit away, also of a pool that is gone.
+const NO_LIMIT: LimitChange = LimitChange { soft: Some(0), hard: Some(0) };
+
+/// `EPERM` for anybody but root, `EINVAL` for limits of who has none, `ENOENT` for a pool or
+/// directory that is not there.
 pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) -> Done {
     if !ctx.cred.is_root() {
         return Done::error(Errno::EPERM);
     }
     let of = match m.order {
-        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } if !of.is_limited() => {
+        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } | LimitOrder::Pool { of, .. }
+            if !of.is_limited() =>
+        {
             return Done::error(Errno::EINVAL);
         }
-        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } => Some(of),
+        LimitOrder::Pool { ref pool, .. } if !pool::name_is_valid(pool) => {
+            return Done::error(Errno::EINVAL);
+        }
+        LimitOrder::Pool { of, ref pool, space } if space != NO_LIMIT && !limits_hold(mdt, of, pool) => {
+            return Done::error(Errno::ENOENT);
+        }
+        // Each directory is limited for itself.
+        LimitOrder::UseDefault { of: QuotaId { of: QuotaType::Directory, .. } }
+        | LimitOrder::Default { of: QuotaType::Directory, .. } => return Done::error(Errno::EINVAL),
+        LimitOrder::Own { of, .. }
+            if of.of == QuotaType::Directory && mdt.shared.directories.get(of.id).is_none() =>
+        {
+            return Done::error(Errno::ENOENT);
+        }
+        LimitOrder::Own { of, .. } | LimitOrder::UseDefault { of } | LimitOrder::Pool { of, .. } => Some(of),
         LimitOrder::Default { .. } | LimitOrder::Grace { .. } => None,
     };
     let shared = &mdt.shared;
@@ -46,6 +67,12 @@ pub async fn run(mdt: &Arc<Mdt>, to: &ReplyTo, ctx: &OpContext, m: &Setquota) ->
         }
     }
     done
+}
+
+/// Whether limits of an owner on the OSTs of a pool would limit anybody.
+fn limits_hold(mdt: &Mdt, of: QuotaId, pool: &str) -> bool {
+    let is_there = of.of != QuotaType::Directory || mdt.shared.directories.get(of.id).is_some();
+    is_there && mdt.shared.osts.pools.get(pool).is_some()
 }
 
 /// Whose limits a target enforces.

@@ -3,21 +3,17 @@
 use crate::mdt::Mdt;
 use model::Errno;
 use std::sync::atomic::Ordering;
-use wire::msg::statfs::{Statfs, StatfsReply};
+use wire::msg::statfs::{Statfs, StatfsReply, state};
 
 /// What an inode with its names takes on disk, about (table and journal).
 const INODE_BYTES: u64 = 2048;
-/// [`StatfsReply::state`]: no space.
-const STATE_NO_SPACE: u32 = 8;
-/// The target stopped after an error.
-const STATE_READ_ONLY: u32 = 2;
 
 pub fn run(mdt: &Mdt, _m: Statfs) -> Result<StatfsReply, Errno> {
     let s = mdt.world.disk.space(&mdt.cfg.dir).map_err(Errno::from)?;
     let used = mdt.shared.inodes.load(Ordering::Relaxed);
     let fit = s.available / INODE_BYTES;
-    let full = if mdt.db.space_low() { STATE_NO_SPACE } else { 0 };
-    let stopped = if mdt.db.stopped().is_some() { STATE_READ_ONLY } else { 0 };
+    let full = if mdt.db.space_low() { state::NO_SPACE } else { 0 };
+    let stopped = if mdt.db.stopped().is_some() { state::READ_ONLY } else { 0 };
     Ok(StatfsReply {
         total: s.total,
         free: s.free,

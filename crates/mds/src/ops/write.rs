@@ -17,7 +17,13 @@ pub fn run(tx: &mut Tx, ctx: &OpContext, m: Write) -> Result<WriteReply, Errno> 
     let sent_at = if m.append { 0 } else { m.offset };
     data::end_of(sent_at, bytes.len() as u64)?;
     if let Some(at) = m.checksum.differs_in_write(sent_at, &bytes, &m.block_crcs) {
-        tracing::warn!("write to file {} at {at}: the data changed on the way from the client", m.file);
+        model::event!(
+            WARN,
+            ChangedOnTheWay,
+            m.file,
+            "write to file {} at {at}: the data changed on the way from the client",
+            m.file
+        );
         return Err(Errno::EBADMSG);
     }
     let mut i = data::of(tx, m.object)?;

@@ -8,7 +8,7 @@ use crate::schema::value::OutboxRecord;
 use crate::schema::{key, value};
 use model::limits::OBJECTS_PER_RPC_MAX;
 use model::planted::{self, Bug};
-use model::{Errno, ObjectId};
+use model::{Errno, Fid, ObjectId};
 use rpc::Import;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl OutboxMessage {
         if self.owners.is_empty() {
             return import.call(ctx, Destroy { objects: self.destroy }, nothing).await.map(drop);
         }
-        match import.call(ctx, Setowner { files: self.owners }, nothing).await {
+        match import.call(ctx, Setowner::new(self.owners), nothing).await {
             // It is older than this message, and counts for nobody: when it does, it counts anew.
             Err(Errno::ENOSYS) => {
                 tracing::warn!("OST {index} is of a version that does not count who uses what");
@@ -126,7 +126,9 @@ impl Mdt {
         if !planted::on(Bug::DestroyedBeforeDurable) {
             self.db.durable_in_time(view.seen()).await?;
         }
+        let files: Vec<Fid> = message.owners.iter().map(|o| o.file).collect();
         message.send(index, import).await.map_err(store::StoreError::Errno)?;
+        self.shared.shares.arrivals.told(index, files.into_iter());
         let mut txn = Txn::new();
         if let Some(last) = keys.last() {
             assert!(*last >= *from, "what comes later stands behind what was sent");

@@ -23,6 +23,8 @@ pub struct Identity {
     pub port: u16,
     /// Source address of the connections.
     pub bind: Option<IpAddr>,
+    /// Which of their addresses are asked first.
+    pub networks: rpc::Networks,
 }
 
 /// One session with each target that was in the configuration since this one started.
@@ -87,6 +89,7 @@ impl Sessions {
             nids: t.nids.clone(),
             port: self.identity.port,
             bind: self.identity.bind,
+            networks: self.identity.networks.clone(),
             client_uuid: self.client_uuid,
             client_name: format!("nacre-server {} as {me}", env!("CARGO_PKG_VERSION")),
             slots: SLOTS,

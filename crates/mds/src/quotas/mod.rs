@@ -7,24 +7,28 @@
 //! applications were answered, and are refused nothing: so nobody has a directory for himself whose owner is
 //! *near* a limit, which is when all that all clients may have executed and not told might take him beyond.
 
+mod arrivals;
 mod book;
+mod directories;
 mod division;
 mod space;
 
+pub use arrivals::{Admission, Admitted, Arrival, ArrivalBook, ArrivalOf};
 pub use book::ShareBook;
-pub use division::{Division, ShareHolder, Want};
+pub use directories::{Directories, Moving};
+pub use division::{Bound, Division, ShareHolder, Want};
 pub use space::ShareNeeds;
 
 use crate::MdsError;
 use crate::schema::key;
-use crate::schema::limits::{LimitsKey, OwnerLimits, TypeLimits};
+use crate::schema::limits::{LimitsKey, OwnerLimits, PoolLimits, TypeLimits};
 use crate::walk::walk;
 use model::Errno;
 use model::limits::OWNER_PENDING_MAX_OPS;
 use model::mutex::Mutex;
 use model::nodemap::Owner;
-use model::quota::{Enforced, LimitOrder, Limits, Standing, Standings, Verdict};
-use model::usage::{QuotaId, QuotaType, UsageChange};
+use model::quota::{Enforced, LimitOrder, Limits, PoolStanding, Standing, Standings, Verdict};
+use model::usage::{QuotaId, QuotaType, Usage, UsageChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use store::usage::UsageLedger;
@@ -34,6 +38,8 @@ use wire::msg::quotactl;
 struct QuotaTable {
     owners: BTreeMap<QuotaId, OwnerLimits>,
     types: BTreeMap<QuotaType, TypeLimits>,
+    /// What some of them may have on the OSTs of a pool, by its name.
+    pools: BTreeMap<QuotaId, BTreeMap<String, PoolLimits>>,
     /// How many of them have limits of their own, by type.
     limited: [usize; QuotaType::ALL.len()],
     /// Nobody has a directory of theirs for himself.
@@ -76,6 +82,18 @@ impl QuotaTable {
         *count = count.saturating_sub(limited(old)).saturating_add(limited(new));
     }
 
+    /// What is kept of an owner for a pool from now on.
+    fn set_pool(&mut self, id: QuotaId, pool: String, new: Option<PoolLimits>) {
+        let of_owner = self.pools.entry(id).or_default();
+        match new {
+            Some(p) => drop(of_owner.insert(pool, p)),
+            None => drop(of_owner.remove(&pool)),
+        }
+        if of_owner.is_empty() {
+            self.pools.remove(&id);
+        }
+    }
+
     /// What is to be kept of an owner who gets limits of his own, or those of his type.
     fn with_own(
         &self,
@@ -92,7 +110,9 @@ impl QuotaTable {
 
     /// Whether anybody of a type may have so much only.
     fn limits_any(&self, of: QuotaType) -> bool {
-        !self.of_type(of).default.is_none() || self.limited[usize::from(of.number())] > 0
+        !self.of_type(of).default.is_none()
+            || self.limited[usize::from(of.number())] > 0
+            || self.pools.keys().any(|id| id.of == of)
     }
 }
 
@@ -124,6 +144,10 @@ impl Quotas {
             (Some(LimitsKey::Owner(id)), None) => t.set_owner(id, None),
             (Some(LimitsKey::Type(of)), Some(v)) => drop(t.types.insert(of, TypeLimits::decode(k, v)?)),
             (Some(LimitsKey::Type(of)), None) => drop(t.types.remove(&of)),
+            (Some(LimitsKey::Pool(id, pool)), v) => {
+                let new = v.map(|v| PoolLimits::decode(k, v)).transpose()?;
+                t.set_pool(id, pool, new);
+            }
             (None, _) => tracing::error!("limits of nobody known, under key {k:02x?}: run nacre fsck"),
         }
         self.look_anew(&t);
@@ -167,14 +191,57 @@ impl Quotas {
             .filter(|(_, s, _)| !s.limit.is_none())
     }
 
-    /// `EDQUOT` if somebody would have more than he may.
-    pub fn check(&self, used: &UsageLedger, change: &UsageChange, now: i64) -> Result<(), Errno> {
+    /// Whether a directory would get more that may not have as much as it likes. `change` names all whom it
+    /// concerns.
+    pub fn limits_directory(&self, change: &UsageChange) -> bool {
+        let t = self.table.lock();
+        let grows = |(id, inodes, blocks): (QuotaId, i64, i64)| {
+            id.of == QuotaType::Directory && (inodes > 0 || blocks > 0) && t.of_owner(id).own.is_some()
+        };
+        self.enforced().has(QuotaType::Directory) && change.iter().any(grows)
+    }
+
+    /// `EDQUOT` if somebody would have more than he may. `change` names all whom it concerns; `held`: what
+    /// directories are to have besides what they have.
+    pub fn check(
+        &self,
+        used: &UsageLedger,
+        change: &UsageChange,
+        held: &BTreeMap<u32, Usage>,
+        now: i64,
+    ) -> Result<(), Errno> {
         if !self.is_active() {
             return Ok(());
         }
         let t = self.table.lock();
-        let exceeds = self.growing(&t, used, change).any(|(_, s, n)| s.may_have(n, now) == Verdict::Exceeds);
+        let held =
+            |id: QuotaId| held.get(&id.id).filter(|_| id.of == QuotaType::Directory).map_or(0, |u| u.inodes);
+        let exceeds = |(id, s, n): (QuotaId, Standing, u64)| {
+            s.may_have(n.saturating_add(held(id)), now) == Verdict::Exceeds
+        };
+        let exceeds = self.growing(&t, used, change).any(exceeds);
         if exceeds { Err(Errno::EDQUOT) } else { Ok(()) }
+    }
+
+    /// Whether each of these directories may have so much more besides what `change` brings, as far as this
+    /// target knows what they have. `change` names all whom it concerns.
+    pub fn has_room_for(
+        &self,
+        used: &UsageLedger,
+        change: &UsageChange,
+        (directories, more): (&[u32], Usage),
+        now: i64,
+    ) -> bool {
+        let (t, of) = (self.table.lock(), QuotaType::Directory);
+        let enforced = self.enforced().has(of);
+        let fits = |id| {
+            let brought = change.iter().find(|(of, ..)| *of == id);
+            let (_, inodes, blocks) = brought.unwrap_or((id, 0, 0));
+            let (s, has) = (t.standings(id), used.get(id).with(inodes, blocks).plus(more));
+            let fits = |s: Standing, n| s.limit.is_none() || s.may_have(n, now) != Verdict::Exceeds;
+            fits(s.inodes, has.inodes) && fits(s.space, has.bytes())
+        };
+        !enforced || directories.iter().all(|id| fits(QuotaId { of, id: *id }))
     }
 
     /// Who comes near a limit by a change, now that so many clients have directories for themselves.
@@ -182,7 +249,7 @@ impl Quotas {
         if !self.is_active() || clients == 0 {
             return Vec::new();
         }
-        let mut t = self.table.lock();
+        let (mut t, change) = (self.table.lock(), &used.concerns(change));
         let untold = untold_by(clients);
         let rooms: Vec<(QuotaId, u64)> =
             self.growing(&t, used, change).map(|(id, s, n)| (id, s.room(n))).collect();
@@ -215,10 +282,11 @@ impl Quotas {
         let mut t = self.table.lock();
         let enforced = self.enforced();
         let clients = clients.saturating_add(1);
-        if !owner.quota_ids().all(|id| t.has_space_for(id, enforced, used, clients)) {
+        let ids = used.quota_ids(*owner);
+        if !ids.iter().all(|id| t.has_space_for(*id, enforced, used, clients)) {
             return false;
         }
-        owner.quota_ids().filter(|id| id.is_limited() && enforced.has(id.of)).all(|id| {
+        ids.into_iter().filter(|id| id.is_limited() && enforced.has(id.of)).all(|id| {
             let room = t.standings(id).inodes.room(used.get(id).inodes);
             let may = room >= untold_by(clients);
             if may {
@@ -238,7 +306,7 @@ impl Quotas {
         if !self.is_active() {
             return Vec::new();
         }
-        let (t, now) = (self.table.lock(), now());
+        let (t, now, change) = (self.table.lock(), now(), used.concerns(change));
         let mut out = Vec::new();
         for (id, inodes, blocks) in change.iter() {
             let (s, n) = (t.standings(id).inodes, used.get(id).with(inodes, blocks).inodes);
@@ -277,6 +345,13 @@ impl Quotas {
                 new.inodes_grace = inodes.unwrap_or(new.inodes_grace);
                 (LimitsKey::Type(of), Some(new.encode()))
             }
+            LimitOrder::Pool { of, ref pool, space } => {
+                assert!(of.is_limited(), "limits of root are refused before");
+                let was = t.pools.get(&of).and_then(|all| all.get(pool)).copied().unwrap_or_default();
+                let limit = space.apply(was.limit);
+                let new = PoolLimits { limit, over_since: was.over_since.filter(|_| limit.soft > 0) };
+                (LimitsKey::Pool(of, pool.clone()), (!limit.is_none()).then(|| new.encode()))
+            }
         }
     }
 
@@ -296,7 +371,29 @@ impl Quotas {
     pub fn owners(&self, of: QuotaType, ids: std::ops::RangeInclusive<u32>) -> Vec<QuotaId> {
         let range = QuotaId { of, id: *ids.start() }..=QuotaId { of, id: *ids.end() };
         let t = self.table.lock();
-        t.owners.range(range).filter(|(_, o)| o.own.is_some()).map(|(id, _)| *id).collect()
+        let by_pool = t.pools.range(range.clone()).map(|(id, _)| *id);
+        let own = t.owners.range(range).filter(|(_, o)| o.own.is_some()).map(|(id, _)| *id);
+        own.chain(by_pool).collect()
+    }
+
+    /// How each of these stands who has limits by pool.
+    pub fn pool_standings(&self, ids: impl Iterator<Item = QuotaId>, now: i64) -> Vec<PoolStanding> {
+        let t = self.table.lock();
+        let of = |of| {
+            let pools = t.by_pool(of).into_iter();
+            pools.map(move |(pool, space)| PoolStanding {
+                of,
+                pool,
+                space,
+                grace_left: space.grace_left(now),
+            })
+        };
+        ids.flat_map(of).collect()
+    }
+
+    /// Pools of which somebody may have so much only.
+    pub fn pools_of(&self, id: QuotaId) -> Vec<String> {
+        self.table.lock().pools.get(&id).into_iter().flat_map(|all| all.keys().cloned()).collect()
     }
 
     /// What holds for whole types.

@@ -9,7 +9,7 @@ use super::to_inode::FileData;
 use super::{Attempt, Copied, Source, last_times, of_owner, session};
 use crate::mdt::Mdt;
 use bytes::Bytes;
-use model::layout::LayoutObject;
+use model::layout::{LayoutObject, ObjectLabel};
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
 use model::{Cred, Errno, Fid, Layout, ObjectAttr, Timestamp};
@@ -141,7 +141,14 @@ impl Copier<'_> {
         bulk: Bytes,
     ) -> Result<(M::Reply, Bytes), Errno> {
         let ctx = of_owner(&self.a.inode, self.a.target.generation);
-        self.call_as(ctx, o, msg, bulk).await
+        self.call_as(self.labelled(ctx, o), o, msg, bulk).await
+    }
+
+    /// The object remembers what it is part of, as clients have it remember that.
+    fn labelled(&self, ctx: RequestContext, o: &LayoutObject) -> RequestContext {
+        let l = self.target();
+        let part = l.components.iter().find(|c| c.objects.contains(o));
+        ctx.labelled(part.and_then(|c| ObjectLabel::encoded_of(l, c)).as_deref())
     }
 
     async fn call_as<M: Message>(
@@ -217,7 +224,10 @@ impl Copier<'_> {
                 lock: 0,
                 granted: false,
             };
-            out.push((e.number, self.call_as(ctx.clone(), &e.object, msg, part).await?.0.attr));
+            out.push((
+                e.number,
+                self.call_as(self.labelled(ctx.clone(), &e.object), &e.object, msg, part).await?.0.attr,
+            ));
         }
         Ok(out)
     }
@@ -572,7 +582,7 @@ pub(super) fn size_of(l: &Layout, attrs: &[ObjectAttr]) -> u64 {
 }
 
 /// The objects of a file as their servers know them.
-pub(super) async fn attrs_of_file(mdt: &Mdt, l: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
+pub(crate) async fn attrs_of_file(mdt: &Mdt, l: &Layout) -> Result<Vec<ObjectAttr>, Errno> {
     let ctx = RequestContext { layout_generation: l.generation, ..RequestContext::default() };
     let asked = l.objects().map(|o| -> Work<'_, Result<Vec<ObjectAttr>, Errno>> {
         let (session, ctx, msg) = (session(mdt, o), ctx.clone(), Glimpse { objects: vec![o.id] });

@@ -16,7 +16,7 @@
 //! the file keeps them under a layout that is as new as the one that it did not get ([`settle`]).
 
 mod components;
-mod copy;
+pub mod copy;
 mod empty;
 mod grow;
 mod instantiate;
@@ -35,6 +35,7 @@ pub use instantiate::instantiate;
 pub use migrate::migrate;
 pub use movements::{MOVEMENTS_DEFAULT, MOVEMENTS_MAX, Movements};
 pub use rebalance::run as keep_even;
+pub(crate) use recreate::put_elsewhere;
 pub use recreate::recreate;
 pub use swap::swap;
 
@@ -363,7 +364,8 @@ fn session(mdt: &Mdt, o: &LayoutObject) -> Result<Arc<Import>, Errno> {
 /// For a file's owner, by its layout of this generation.
 fn of_owner(i: &Inode, layout_generation: u32) -> RequestContext {
     let cred = Cred { uid: i.uid, gid: i.gid, ..Cred::default() };
-    RequestContext { cred, projid: i.projid, layout_generation, ..RequestContext::default() }
+    let ctx = RequestContext { cred, projid: i.projid, layout_generation, ..RequestContext::default() };
+    ctx.in_directory(i.directory)
 }
 
 /// Of the object that was changed last: (mtime, ctime).

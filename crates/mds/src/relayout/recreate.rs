@@ -58,7 +58,7 @@ fn is_lost(tx: &Tx, o: &LayoutObject) -> bool {
 }
 
 /// The file's layout has new objects in the place of those that are lost, which are given up.
-fn put_elsewhere(
+pub(crate) fn put_elsewhere(
     tx: &mut Tx,
     fid: Fid,
     i: &mut Inode,

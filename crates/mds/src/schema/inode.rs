@@ -19,6 +19,8 @@ const TAG_ACL: u16 = 5;
 const TAG_DEFAULT_ACL: u16 = 6;
 const TAG_DATA: u16 = 7;
 const TAG_GROWTH: u16 = 8;
+const TAG_DIRECTORY: u16 = 9;
+const TAG_TRASHED: u16 = 10;
 
 /// Values up to this size lie in the inode while it has room, larger ones under a key of their own.
 pub const XATTR_INLINE_MAX_BYTES: usize = 512;
@@ -49,6 +51,18 @@ pub struct Growth {
     pub target: Option<Layout>,
 }
 
+/// How a file in the trash came there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Removed {
+    /// By the server's clock.
+    pub when: Timestamp,
+    /// Who did it.
+    pub by: u32,
+    /// Its last name.
+    pub parent: Fid,
+    pub name: Vec<u8>,
+}
+
 /// One file of the metadata target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inode {
@@ -58,6 +72,8 @@ pub struct Inode {
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
+    /// The innermost directory with a quota that it lies in; 0: none.
+    pub directory: u32,
     pub nlink: u32,
     /// FS_*_FL.
     pub flags: u32,
@@ -82,6 +98,8 @@ pub struct Inode {
     pub default_layout: Option<LayoutSpec>,
     pub data: DataState,
     pub growth: Growth,
+    /// It lies in the trash, and has no names.
+    pub removed: Option<Removed>,
     /// The access list where it says more than the mode; its bits always agree with `mode`.
     pub acl: Option<Acl>,
     pub default_acl: Option<Acl>,
@@ -155,6 +173,7 @@ impl Inode {
             uid,
             gid,
             projid: 0,
+            directory: 0,
             nlink: inode_rules::first_links(kind),
             flags: 0,
             atime: now,
@@ -173,6 +192,7 @@ impl Inode {
             default_layout: None,
             data: DataState::default(),
             growth: Growth::default(),
+            removed: None,
             acl: None,
             default_acl: None,
             extra: Vec::new(),
@@ -207,7 +227,7 @@ impl Inode {
     }
 
     pub fn owner(&self) -> Owner {
-        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
+        Owner { directory: self.directory, ..Owner::new(self.uid, self.gid, self.projid) }
     }
 
     /// What it takes of its owner's usage: blocks of objects are counted where they are.
@@ -226,6 +246,10 @@ impl Inode {
         self.layout.iter().flat_map(|l| l.objects()).chain(target)
     }
 
+    pub fn has_object(&self, ost: u16, id: model::ObjectId) -> bool {
+        self.objects().any(|o| (o.ost, o.id) == (ost, id))
+    }
+
     pub fn attr(&self, fid: Fid) -> Attr {
         let size = self.size();
         Attr {
@@ -236,7 +260,7 @@ impl Inode {
             uid: self.uid,
             gid: self.gid,
             projid: self.projid,
-            rdev: self.rdev,
+            special: if self.kind.is_device() { self.rdev } else { u64::from(self.directory) },
             size,
             blocks: self.blocks(),
             atime: self.atime,
@@ -302,6 +326,12 @@ impl Inode {
         if let Some(a) = &self.default_acl {
             tlv(&mut v, TAG_DEFAULT_ACL, &a.to_xattr());
         }
+        if self.directory != 0 {
+            tlv(&mut v, TAG_DIRECTORY, &self.directory.to_le_bytes());
+        }
+        if let Some(r) = &self.removed {
+            tlv(&mut v, TAG_TRASHED, &postcard::to_stdvec(r).expect("plain data encodes"));
+        }
         for (tag, value) in &self.extra {
             tlv(&mut v, *tag, value);
         }
@@ -316,7 +346,9 @@ impl Inode {
 
     /// What attributes and the layout are made of; everything else is empty, for most of the time goes there.
     pub fn decode_shown(fid: Fid, bytes: &[u8]) -> Result<Inode, MdsError> {
-        Inode::decode_tags(fid, bytes, |tag| matches!(tag, TAG_SYMLINK | TAG_LAYOUT | TAG_DATA))
+        Inode::decode_tags(fid, bytes, |tag| {
+            matches!(tag, TAG_SYMLINK | TAG_LAYOUT | TAG_DATA | TAG_DIRECTORY)
+        })
     }
 
     fn decode_tags(fid: Fid, bytes: &[u8], wanted: impl Fn(u16) -> bool) -> Result<Inode, MdsError> {
@@ -396,6 +428,15 @@ impl Inode {
                     postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("growth: {e}")))?;
                 self.growth = g;
             }
+            TAG_TRASHED => {
+                let (r, _) =
+                    postcard::take_from_bytes(value).map_err(|e| r.damaged(format!("trash: {e}")))?;
+                self.removed = Some(r);
+            }
+            TAG_DIRECTORY => {
+                let mut r = Reader { bytes: value, fid: r.fid };
+                self.directory = u32::from_le_bytes(r.array("directory")?);
+            }
             TAG_ACL => self.acl = Acl::from_xattr(value).map_err(|e| r.damaged(format!("ACL: {e}")))?,
             TAG_DEFAULT_ACL => {
                 self.default_acl =
@@ -446,6 +487,7 @@ mod tests {
         let mut i = Inode::new(FileType::Regular, 0o4640, 7, 8, t(-3));
         (i.atime, i.mtime, i.mtime_stamp) = (t(1), t(2), t(3));
         (i.rdev, i.version, i.entries, i.large_xattrs, i.nlink, i.projid) = (1, 2, 3, 4, 5, 6);
+        i.directory = 77;
         i.parent = Fid::ROOT;
         i.symlink = b"target".to_vec();
         i.layout = Some(Layout::plain(Fid::new(9, 9, 0), 65536, "p", &[1, 2]));

@@ -1,6 +1,6 @@
 //! Key builders and their inverses. Numbers are big-endian, so that keys sort like what they name.
 
-use model::{Fid, ObjectId};
+use model::{Fid, ObjectId, Timestamp};
 
 pub const INODE: u8 = b'I';
 pub const DENTRY: u8 = b'D';
@@ -16,6 +16,12 @@ pub const LEASE: u8 = b'F';
 pub const STATE: u8 = b'Z';
 pub const CHANGELOG: u8 = b'C';
 pub const LIMITS: u8 = b'L';
+/// Directories with a quota.
+pub const DIRECTORY: u8 = b'W';
+/// Trees that are not counted to the right directory throughout.
+pub const UNSETTLED: u8 = b'V';
+/// What lies in the trash, the oldest first.
+pub const TRASH: u8 = b'G';
 /// Intents, shard maps: nothing is stored under these yet.
 pub const RESERVED: [u8; 2] = [b'Y', b'S'];
 
@@ -23,12 +29,21 @@ pub const RESERVED: [u8; 2] = [b'Y', b'S'];
 pub const STATE_HASH_KEY: &[u8] = b"Zhash";
 /// Next sequence to be leased to a client.
 pub const STATE_NEXT_SEQ: &[u8] = b"Zseq";
+/// Of a target in the place of a lost one: the first sequence that is its own. Those before it were handed
+/// out by its predecessor.
+pub const STATE_FIRST_SEQ: &[u8] = b"Zfirst";
 /// Inodes in use.
 pub const STATE_INODES: &[u8] = b"Zinodes";
 /// Up to which file OSTs were told of owners.
 pub const STATE_OWNERS: &[u8] = b"Zowners";
+/// Id of the next directory that gets a quota.
+pub const STATE_NEXT_DIRECTORY: &[u8] = b"Zdirectory";
 /// Consumers of the changelog, and how far it was freed.
 pub const STATE_CHANGELOG: &[u8] = b"Zchangelog";
+/// Until when modifications wait.
+pub const STATE_BARRIER: &[u8] = b"Zbarrier";
+/// How a check of the whole file system stands.
+pub const STATE_LFSCK: &[u8] = b"Zlfsck";
 
 fn tagged(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut k = Vec::with_capacity(1 + parts.iter().map(|p| p.len()).sum::<usize>());
@@ -75,6 +90,22 @@ pub fn backptr(fid: Fid, parent: Fid, cookie: u64) -> Vec<u8> {
 
 pub fn backptr_prefix(fid: Fid) -> Vec<u8> {
     tagged(BACKPTR, &[&fid.to_bytes()])
+}
+
+/// A file in the trash, by when it came there.
+pub fn trash(when: Timestamp, fid: Fid) -> Vec<u8> {
+    // So that times before 1970 come before those after it.
+    let sec = (when.sec as u64) ^ (1 << 63);
+    tagged(TRASH, &[&sec.to_be_bytes(), &when.nsec.to_be_bytes(), &fid.to_bytes()])
+}
+
+pub fn parse_trash(k: &[u8]) -> Option<(Timestamp, Fid)> {
+    let rest = k.strip_prefix(&[TRASH])?;
+    let (sec, rest) = rest.split_first_chunk::<8>()?;
+    let (nsec, rest) = rest.split_first_chunk::<4>()?;
+    let fid: &[u8; 16] = rest.try_into().ok()?;
+    let sec = (u64::from_be_bytes(*sec) ^ (1 << 63)) as i64;
+    Some((Timestamp { sec, nsec: u32::from_be_bytes(*nsec) }, Fid::from_bytes(fid)))
 }
 
 pub fn xattr(fid: Fid, name: &[u8]) -> Vec<u8> {
@@ -128,6 +159,16 @@ pub fn changelog(index: u64) -> Vec<u8> {
     tagged(CHANGELOG, &[&index.to_be_bytes()])
 }
 
+/// A directory with a quota.
+pub fn directory(id: u32) -> Vec<u8> {
+    tagged(DIRECTORY, &[&id.to_be_bytes()])
+}
+
+/// A tree that is not counted to the right directory throughout.
+pub fn unsettled(dir: Fid) -> Vec<u8> {
+    tagged(UNSETTLED, &[&dir.to_bytes()])
+}
+
 fn fid_at(k: &[u8], at: usize) -> Option<Fid> {
     Some(Fid::from_bytes(k.get(at..at + 16)?.try_into().ok()?))
 }
@@ -136,7 +177,7 @@ fn u64_at(k: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(k.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The FID of an `I` or `O` key.
+/// The FID of an `I`, `O` or `V` key.
 pub fn parse_fid(k: &[u8]) -> Option<Fid> {
     if k.len() == 17 { fid_at(k, 1) } else { None }
 }
@@ -193,6 +234,11 @@ pub fn parse_changelog(k: &[u8]) -> Option<u64> {
     if k.len() == 9 { u64_at(k, 1) } else { None }
 }
 
+/// The id of a `W` key.
+pub fn parse_directory(k: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(k.get(1..)?.try_into().ok()?))
+}
+
 /// The sequence of an `F` key.
 pub fn parse_lease(k: &[u8]) -> Option<u64> {
     if k.len() == 9 { u64_at(k, 1) } else { None }
@@ -217,6 +263,10 @@ mod tests {
         assert_eq!(parse_client(&client(&[1; 16])), Some([1; 16]));
         assert_eq!(parse_lease(&lease(99)), Some(99));
         assert_eq!(parse_changelog(&changelog(7)), Some(7));
+        let (old, new) = (Timestamp { sec: -7, nsec: 9 }, Timestamp { sec: 7, nsec: 0 });
+        assert_eq!(parse_trash(&trash(old, f)), Some((old, f)));
+        assert!(trash(old, f) < trash(new, f), "the oldest first");
+        assert_eq!(parse_trash(&trash(new, f)[..28]), None);
         for cut in 0..25 {
             assert_eq!(parse_dentry(&dentry(f, 77, b"")[..cut]), None);
         }

@@ -156,6 +156,11 @@ impl OrphanKind {
     }
 }
 
+/// A record of the trash (`G`): its key says all of it.
+pub fn encode_trash() -> Vec<u8> {
+    vec![VERSION]
+}
+
 /// What an OST is still to be told (`B`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OutboxRecord {
@@ -182,7 +187,7 @@ pub fn encode_outbox(what: &OutboxRecord) -> Vec<u8> {
     match what {
         OutboxRecord::Destroy(objects) => encode(objects),
         OutboxRecord::Owner(o) => {
-            let mut v = encode(o);
+            let mut v = encode(&(o, o.owner().directory));
             v[0] = OUTBOX_OWNER_VERSION;
             v
         }
@@ -192,8 +197,11 @@ pub fn encode_outbox(what: &OutboxRecord) -> Vec<u8> {
 pub fn decode_outbox(key: &[u8], v: &[u8]) -> Result<OutboxRecord, MdsError> {
     match v.split_first() {
         Some((&OUTBOX_OWNER_VERSION, rest)) => {
-            let owner = postcard::take_from_bytes(rest).map(|(o, _)| OutboxRecord::Owner(o));
-            owner.map_err(|e| damaged("outbox record", hex(key), e.to_string()))
+            let read = postcard::take_from_bytes::<OwnerOf>(rest);
+            let (owner, rest) = read.map_err(|e| damaged("outbox record", hex(key), e.to_string()))?;
+            // One of an earlier version ends here.
+            let directory = postcard::from_bytes(rest).unwrap_or(0);
+            Ok(OutboxRecord::Owner(owner.in_directory(directory)))
         }
         _ => decode("outbox record", key, v).map(OutboxRecord::Destroy),
     }
@@ -256,6 +264,15 @@ pub fn decode_u64(key: &[u8], v: &[u8]) -> Result<u64, MdsError> {
     Ok(u64::from_le_bytes(n))
 }
 
+/// Until when modifications wait, and how long that was when it began; both in milliseconds (`Zbarrier`).
+pub fn encode_barrier(until: u64, left: u64) -> Vec<u8> {
+    encode(&(until, left))
+}
+
+pub fn decode_barrier(key: &[u8], v: &[u8]) -> Result<(u64, u64), MdsError> {
+    decode("write barrier", key, v)
+}
+
 /// OSTs were told of the owners of files up to this one; `None`: of all (`Zowners`).
 pub fn encode_owners_told(last: Option<Fid>) -> Vec<u8> {
     encode(&last)
@@ -298,9 +315,10 @@ mod tests {
             assert_eq!(OrphanKind::decode(b"", &k.encode()).unwrap(), k);
         }
         let o = vec![ObjectId { origin: f, component: 1, stripe: 0 }];
-        let (destroy, owner) = (OutboxRecord::Destroy(o.clone()), Owner { uid: 1, gid: 2, projid: 3 });
+        let (destroy, owner) =
+            (OutboxRecord::Destroy(o.clone()), Owner { directory: 4, ..Owner::new(1, 2, 3) });
         assert_eq!(decode_outbox(b"", &encode_outbox(&destroy)).unwrap(), destroy);
-        let owner = OwnerOf { file: Fid::ROOT, owner, as_of: Timestamp::ZERO, objects: o };
+        let owner = OwnerOf::new(Fid::ROOT, owner, Timestamp::ZERO, o);
         let owner = OutboxRecord::Owner(owner);
         assert_eq!(decode_outbox(b"", &encode_outbox(&owner)).unwrap(), owner);
         assert_eq!(decode_u64(b"", &encode_u64(9)).unwrap(), 9);

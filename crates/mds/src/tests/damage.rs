@@ -13,16 +13,16 @@ use store::Txn;
 const R: Fid = Fid::ROOT;
 
 /// A small tree: a directory with a file that has a second name, and a large attribute.
-struct Tree {
-    rig: Rig,
-    dir: Fid,
+pub(super) struct Tree {
+    pub(super) rig: Rig,
+    pub(super) dir: Fid,
     /// With one object.
-    file: Fid,
+    pub(super) file: Fid,
     /// With two blocks of data beside its inode.
-    small: Fid,
+    pub(super) small: Fid,
 }
 
-fn tree() -> Tree {
+pub(super) fn tree() -> Tree {
     let rig = Rig::new();
     let dir = rig.mkdir(R, "d");
     let file = rig.create_striped(dir, "f", 1);
@@ -42,7 +42,7 @@ fn tree() -> Tree {
 }
 
 impl Tree {
-    fn cookie(&self, dir: Fid, name: &str) -> u64 {
+    pub(super) fn cookie(&self, dir: Fid, name: &str) -> u64 {
         let mut cookie = 0;
         let done = block_on(self.rig.mdt.transactions.transact(None, |tx| {
             match tx.find(dir, name.as_bytes())? {
@@ -55,7 +55,7 @@ impl Tree {
         cookie
     }
 
-    fn inode(&self, fid: Fid, f: impl FnOnce(&mut Inode)) -> (Vec<u8>, Option<Vec<u8>>) {
+    pub(super) fn inode(&self, fid: Fid, f: impl FnOnce(&mut Inode)) -> (Vec<u8>, Option<Vec<u8>>) {
         let k = key::inode(fid);
         let mut i = Inode::decode(fid, &self.rig.mdt.db.get(&k).unwrap().unwrap()).unwrap();
         f(&mut i);
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// Writes this over what is there; returns the rules that the checker finds broken.
-    fn broken(&self, writes: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Vec<Rule> {
+    pub(super) fn broken(&self, writes: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Vec<Rule> {
         let mut txn = Txn::new();
         txn.writes = writes;
         self.rig.mdt.db.submit(txn).unwrap();
@@ -91,9 +91,9 @@ fn log_record(index: u64) -> Record {
     }
 }
 
-type Case = (&'static str, fn(&Tree) -> Vec<(Vec<u8>, Option<Vec<u8>>)>, &'static [Rule]);
+pub(super) type Case = (&'static str, fn(&Tree) -> Vec<(Vec<u8>, Option<Vec<u8>>)>, &'static [Rule]);
 
-const CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     (
         "a name without its back-pointer",
         |t| vec![(key::backptr(t.file, R, t.cookie(R, "g")), None)],

@@ -1,13 +1,16 @@
 //! The metadata target over a disk in memory: each operation, random operations against a model, crashes.
 
 mod acl;
+mod barrier;
 mod big;
 mod changelog;
 mod components;
 mod damage;
 mod data;
+mod directories;
 mod layout;
 mod leases;
+mod lfsck;
 mod limits;
 mod model;
 mod names;
@@ -20,6 +23,7 @@ mod recovery;
 mod recreate;
 mod scan;
 mod swap;
+mod trash;
 mod usage;
 
 use crate::check;
@@ -79,7 +83,14 @@ fn greeting(client: ClientId) -> rpc::Greeting {
 
 fn start(world: &World, epoch: u32) -> Arc<Mdt> {
     let db = Db::open(world, DIR, epoch, DbOptions::default()).unwrap();
-    let cfg = MdtConfig { fsname: "test".into(), index: 0, dir: DIR.into(), port: 988, bind: None };
+    let cfg = MdtConfig {
+        fsname: "test".into(),
+        index: 0,
+        dir: DIR.into(),
+        port: 988,
+        bind: None,
+        networks: Default::default(),
+    };
     let mdt = Mdt::open(world.clone(), db, Peers::new(), cfg).unwrap();
     world::block_on(mdt.set_params("mdt.*.ack", "durable")).unwrap();
     for i in 0..4u16 {

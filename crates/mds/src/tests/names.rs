@@ -211,7 +211,7 @@ fn symlinks_and_nodes_keep_what_they_are_given() {
     };
     let root = Cred::root();
     let e = node(&root, "null", FileType::CharDevice, 0x103).unwrap();
-    assert_eq!((e.attr.rdev, e.attr.mode), (0x103, 0o644));
+    assert_eq!((e.attr.device(), e.attr.mode), (0x103, 0o644));
     node(&root, "fifo", FileType::Fifo, 0).unwrap();
     node(&root, "sock", FileType::Socket, 0).unwrap();
     assert!(node(&root, "reg", FileType::Regular, 0).unwrap().layout.is_some());

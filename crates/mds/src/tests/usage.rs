@@ -25,7 +25,7 @@ fn create(rig: &Rig, uid: u32, name: &str) -> Fid {
 }
 
 /// What OSTs are to be told of owners.
-fn owners_told(rig: &Rig) -> Vec<OwnerOf> {
+pub fn owners_told(rig: &Rig) -> Vec<OwnerOf> {
     let mut told = Vec::new();
     crate::walk::walk(&*rig.mdt.db, &[key::OUTBOX], &[key::OUTBOX + 1], |k, v| {
         if let OutboxRecord::Owner(o) = value::decode_outbox(k, v)? {
@@ -94,7 +94,7 @@ fn osts_are_told_of_the_new_owner_of_a_file_with_objects() {
     let told = owners_told(&rig);
     assert_eq!(told.len(), 2, "once each, and not for a chmod");
     for o in &told {
-        assert_eq!((o.file, o.owner.uid, o.owner.gid, o.objects.len()), (f, 7, 8, 1));
+        assert_eq!((o.file, o.owner().uid, o.owner().gid, o.objects.len()), (f, 7, 8, 1));
         assert!(o.as_of > before, "later than what clients say who did not know");
     }
     rig.assert_clean();

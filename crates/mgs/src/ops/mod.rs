@@ -7,8 +7,9 @@ mod config;
 mod param;
 mod register;
 
+use crate::history::Origin;
 use crate::service::Mgs;
-use model::Errno;
+use model::{Errno, Nid};
 use rpc::Incoming;
 use serde::Serialize;
 use store::Lsn;
@@ -23,6 +24,11 @@ pub struct Done {
 
 fn done<R: Serialize>(reply: &R, lsn: Lsn, changed: bool) -> Done {
     Done { body: encode_message(reply), lsn, changed }
+}
+
+/// The node that asks, for the history.
+fn origin(req: &Incoming, how: &str) -> Origin {
+    Origin { by: Nid { addr: req.from.address, net: 0 }.to_string(), how: how.into() }
 }
 
 /// Executes one message; `ENOSYS` for those that are not the MGS's.

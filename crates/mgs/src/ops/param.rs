@@ -1,6 +1,6 @@
 //! get_param and set_param: the MGS's own values, and permanent parameters of every node.
 
-use super::{Done, done};
+use super::{Done, done, origin};
 use crate::service::Mgs;
 use model::Errno;
 use rpc::Incoming;
@@ -24,6 +24,7 @@ pub fn set(mgs: &Mgs, req: &Incoming, m: &SetParam) -> Result<Done, Errno> {
     }
     mgs.change(
         Some(req),
+        origin(req, "set_param -P"),
         |s, txn| s.set_param(&m.name, &m.value, m.delete, txn),
         |_| Ok(GetParamReply { values: vec![(m.name.clone(), m.value.clone())] }),
     )

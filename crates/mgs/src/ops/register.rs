@@ -1,13 +1,13 @@
 //! register: a target makes itself known, at each start.
 
-use super::Done;
+use super::{Done, origin};
 use crate::registration::{Claim, Fresh};
 use crate::service::Mgs;
 use model::Errno;
 use rpc::Incoming;
 use wire::msg::config::{EXTRA_SERVER_KEY, TargetEntry};
 use wire::msg::connect::extra_key;
-use wire::msg::register::{EXTRA_DOMAIN, EXTRA_TARGET_KEY, Register, RegisterReply};
+use wire::msg::register::{EXTRA_DOMAIN, EXTRA_NEXT_INDEX, EXTRA_TARGET_KEY, Register, RegisterReply};
 
 /// The failure domain that the target says it was placed in; `None`: it says nothing. `EINVAL`: it is none.
 fn domain(req: &Incoming) -> Result<Option<Vec<String>>, Errno> {
@@ -26,15 +26,24 @@ pub fn run(mgs: &Mgs, req: &Incoming, m: Register) -> Result<Done, Errno> {
         active: true,
         domains: domain.clone().unwrap_or_default(),
     };
-    let label = m.target.label(&m.fsname);
+    let wants_index = !m.target.is_assigned() && req.ctx.extra.iter().any(|(t, _)| *t == EXTRA_NEXT_INDEX);
+    let label = match wants_index {
+        true => format!("a target of {} without an index", m.fsname),
+        false => m.target.label(&m.fsname),
+    };
     let fresh = Fresh { fs_uuid: mgs.world().random_uuid(), server_key: mgs.world().random_key() };
     let done = mgs.change(
         Some(req),
+        origin(req, "register"),
         |s, txn| {
+            let target = match wants_index {
+                true => s.next_index(&m.fsname, m.target.kind, m.target_uuid)?,
+                false => m.target,
+            };
             let claim = Claim {
                 fsname: &m.fsname,
                 fs_uuid: m.fs_uuid,
-                entry,
+                entry: TargetEntry { target, ..entry },
                 replace: m.replace,
                 knows_domains: domain.is_some(),
                 key: extra_key(&req.ctx.extra, EXTRA_TARGET_KEY),

@@ -30,7 +30,9 @@ pub use names::{
     NamesChange, RenameCheck, check_name, is_dots, linked, may_add, may_enter, may_link, may_rename, moved,
     names_changed, unlinked,
 };
-pub use new::{FLAG_PROJINHERIT, NewFile, NewInode, Parent, default_layout_of, first_links, new_inode};
+pub use new::{
+    FLAG_PROJINHERIT, FLAG_TRASH, NewFile, NewInode, Parent, default_layout_of, first_links, new_inode,
+};
 pub use set::{changes_project, drops_capability, is_nothing, may_set, set};
 
 use crate::acl::Acl;

@@ -7,19 +7,24 @@ use crate::{Attr, Cred, Fid, FileType, LayoutSpec, Timestamp};
 
 /// FS_*_FL: new files in the directory get its project, new directories this flag as well.
 pub const FLAG_PROJINHERIT: u32 = 0x2000_0000;
+/// FS_UNRM_FL (`u` of lsattr): what loses its last name in the directory goes into the trash; new directories
+/// in it get this flag as well.
+pub const FLAG_TRASH: u32 = 0x2;
 
 /// What new files inherit from their directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
     pub subject: Subject<'a>,
     pub projid: u32,
+    /// The directory with a quota that it is counted to.
+    pub directory: u32,
     pub default_acl: Option<&'a Acl>,
 }
 
 impl<'a> Parent<'a> {
     /// A directory without access lists.
     pub fn plain(dir: &'a Attr) -> Parent<'a> {
-        Parent { subject: dir.subject(), projid: dir.projid, default_acl: None }
+        Parent { subject: dir.subject(), projid: dir.projid, directory: dir.directory(), default_acl: None }
     }
 }
 
@@ -43,6 +48,7 @@ pub struct NewInode {
     pub uid: u32,
     pub gid: u32,
     pub projid: u32,
+    pub directory: u32,
     pub flags: u32,
     pub time: Timestamp,
     pub acl: Option<Acl>,
@@ -62,7 +68,7 @@ impl NewInode {
             uid: self.uid,
             gid: self.gid,
             projid: self.projid,
-            rdev: 0,
+            special: if self.kind.is_device() { 0 } else { u64::from(self.directory) },
             size,
             blocks: if is_dir { sectors(size) } else { 0 },
             atime: self.time,
@@ -101,6 +107,9 @@ pub fn new_inode(dir: &Parent, n: &NewFile) -> NewInode {
     if in_project && is_dir {
         flags |= FLAG_PROJINHERIT;
     }
+    if is_dir {
+        flags |= dir.subject.flags & FLAG_TRASH;
+    }
     assert_eq!(mode & !0o7777, 0, "a mode has permission, set-id and sticky bits only");
     let agrees = acl.as_ref().is_none_or(|a| a.mode_bits() == mode & 0o777);
     assert!(agrees, "a mode and the access list beside it say the same");
@@ -111,6 +120,7 @@ pub fn new_inode(dir: &Parent, n: &NewFile) -> NewInode {
         uid: n.cred.uid,
         gid,
         projid: if in_project { dir.projid } else { 0 },
+        directory: dir.directory,
         flags,
         time: n.now,
         acl,

@@ -1,6 +1,6 @@
 //! Changes of attributes: chmod(2), chown(2), utimensat(2), truncate(2), and what data's changes take away.
 
-use super::{FLAG_PROJINHERIT, RuledInode, touch_ctime, touch_mtime};
+use super::{FLAG_PROJINHERIT, FLAG_TRASH, RuledInode, touch_ctime, touch_mtime};
 use crate::nodemap::Owner;
 use crate::perm::{self, FLAG_APPEND, FLAG_IMMUTABLE, MAY_WRITE, Subject};
 use crate::planted::{self, Bug};
@@ -49,6 +49,8 @@ pub fn may_set(cred: &Cred, i: &Subject, projid: u32, s: &SetAttr) -> Result<(),
     needs_owner(s.projid.is_some_and(|p| p != projid))?;
     // Who may, beside the owner being it, is the metadata target's to say (`enable_chprojid_gid`).
     match s.flags {
+        // Clients have such a directory given back first: `trashdir` does that.
+        Some(f) if (f ^ i.flags) & FLAG_TRASH != 0 => Err(Errno::EOPNOTSUPP),
         Some(f) if f & FLAG_PROJINHERIT != 0 && i.kind != FileType::Directory => Err(Errno::EOPNOTSUPP),
         _ => Ok(()),
     }
@@ -125,7 +127,7 @@ pub fn set(i: &mut impl RuledInode, s: &SetAttr, cred: &Cred, now: Timestamp) {
 
 fn owner_of(i: &mut impl RuledInode) -> Owner {
     let f = i.fields();
-    Owner { uid: *f.uid, gid: *f.gid, projid: *f.projid }
+    Owner::new(*f.uid, *f.gid, *f.projid)
 }
 
 /// A change of owner takes set-id bits away, whoever makes it; so does a truncate that is not the

@@ -57,6 +57,7 @@ fn file_type(kind: FileType) -> Attr {
         uid: 0,
         gid: 0,
         projid: 0,
+        directory: 0,
         flags: 0,
         time: at(100),
         acl: None,

@@ -62,6 +62,9 @@ pub fn component_flag(word: &str) -> Option<u32> {
 const WANTED: u16 = 1;
 /// Tag in [`Component::extra`]: somebody said on which OSTs its objects lie, or on which the first of them.
 const NAMED: u16 = 2;
+/// Tag in [`Component::extra`]: it was put together from what its objects know, of a layout of this
+/// generation (u32, little-endian).
+const REBUILT: u16 = 3;
 
 impl Component {
     /// The whole file, with its objects.
@@ -134,6 +137,17 @@ impl Component {
         if yes {
             self.extra.push((NAMED, Vec::new()));
         }
+    }
+
+    /// The generation of the label that it was put together from, if it was.
+    pub fn rebuilt(&self) -> Option<u32> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == REBUILT)?;
+        Some(u32::from_le_bytes(v.as_slice().try_into().ok()?))
+    }
+
+    pub(super) fn set_rebuilt(&mut self, generation: u32) {
+        self.extra.retain(|(tag, _)| *tag != REBUILT);
+        self.extra.push((REBUILT, generation.to_le_bytes().to_vec()));
     }
 
     pub fn is_extension(&self) -> bool {

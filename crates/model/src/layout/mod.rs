@@ -7,6 +7,7 @@
 
 mod change;
 mod component;
+mod label;
 mod spec;
 
 pub use change::{COMPONENT_USER_FLAGS, ComponentChange, ComponentFilter};
@@ -14,6 +15,7 @@ pub use component::{
     COMPONENT_EXTENSION, COMPONENT_FLAGS, COMPONENT_INIT, COMPONENT_NOSYNC, COMPONENT_OFFLINE,
     COMPONENT_PREFER_READ, COMPONENT_PREFER_WRITE, COMPONENT_STALE, Component, component_flag,
 };
+pub use label::{Joined, LABEL_MAX_BYTES, LABELLED_OBJECTS_MAX, ObjectLabel};
 pub use spec::{BUILTIN_COMPONENTS, ComponentSpec, LayoutSpec};
 
 use crate::{Errno, Fid, ObjectId, TargetMark};

@@ -29,6 +29,8 @@ pub enum Kind {
     Counters,
     /// Counts by size ([`crate::histogram`]).
     Histogram,
+    /// What each job did ([`crate::jobs`]).
+    Jobs,
 }
 
 /// What a setting is unless somebody sets it.
@@ -148,6 +150,10 @@ impl Decl {
 
     pub const fn histogram(name: &'static str, help: &'static str) -> Decl {
         Decl::shown(name, Kind::Histogram, "", help).cleared()
+    }
+
+    pub const fn jobs(name: &'static str, help: &'static str) -> Decl {
+        Decl::shown(name, Kind::Jobs, "", help).cleared()
     }
 
     /// Whatever is written clears it.
@@ -278,6 +284,7 @@ impl Decl {
             Kind::Fields => matches!(v, Value::Fields(_)),
             Kind::Counters => matches!(v, Value::Counters(_)),
             Kind::Histogram => matches!(v, Value::Histograms(_) | Value::Text(_)),
+            Kind::Jobs => matches!(v, Value::Jobs(_)),
         }
     }
 
@@ -286,6 +293,7 @@ impl Decl {
         ParamInfo {
             name: full_name,
             writable: self.writable,
+            lasting: self.writable && self.lasting,
             unit: self.unit.to_string(),
             range: self.range(),
             default: self.default.to_string(),
@@ -300,6 +308,9 @@ pub struct ParamInfo {
     /// The whole dotted name.
     pub name: String,
     pub writable: bool,
+    /// `lctl set_param -P` takes it.
+    #[serde(default)]
+    pub lasting: bool,
     pub unit: String,
     /// Of a number or flag that can be set.
     pub range: Option<(u64, u64)>,

@@ -18,6 +18,13 @@ pub(super) fn parts_of(name: &str) -> Vec<char> {
     s
 }
 
+/// A name's directories, the outermost first: what is before each of its dots, but for those of a NID.
+pub fn directories(name: &str) -> Vec<&str> {
+    let inner = parts_of(name);
+    let is_dot = |((at, c), inner): &((usize, char), char)| (*c == '.' && *inner == '.').then_some(*at);
+    name.char_indices().zip(inner).filter_map(|i| is_dot(&i)).map(|at| &name[..at]).collect()
+}
+
 /// Shell glob over a dotted name: `*`, `?` and `[a-z]` match within one part, never a dot, but for the dots
 /// of a NID. A `/` in the pattern stands for a dot, as lctl has it.
 pub fn glob_match(pattern: &str, name: &str) -> bool {
@@ -80,6 +87,18 @@ fn match_one(p: &[char], i: usize, c: char) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_end_before_the_dots_that_separate() {
+        assert_eq!(directories("osc.demo-OST0000-osc-1.stats"), ["osc", "osc.demo-OST0000-osc-1"]);
+        let nid = "obdfilter.demo-OST0000.exports.10.0.0.1@tcp.stats";
+        let all = directories(nid);
+        assert_eq!(
+            all[2..],
+            ["obdfilter.demo-OST0000.exports", "obdfilter.demo-OST0000.exports.10.0.0.1@tcp"]
+        );
+        assert!(directories("timeout").is_empty());
+    }
 
     #[test]
     fn globs_stay_within_a_part() {

@@ -9,12 +9,16 @@ pub mod testing;
 mod value;
 
 pub use decl::{Decl, Kind, ParamInfo, Preset, Setting};
-pub use glob::glob_match;
+pub use glob::{directories, glob_match};
 pub use registry::{Declared, Refusal, Registry, Scope};
 pub use table::{Item, Param, Table, Tree};
 pub use value::{Field, Value};
 
 use crate::Errno;
+
+/// A pattern that selects the whole tree, whatever the number of parts of a name: no word of a command line
+/// can be that.
+pub const EVERYTHING: &str = "\0";
 
 /// Longest pattern or value taken from outside.
 pub const PARAM_TEXT_MAX_BYTES: usize = 4096;

@@ -1,5 +1,6 @@
 //! Tables of parameters, and the one walk through them that reads, explains and sets.
 
+use super::EVERYTHING;
 use super::decl::{Decl, ParamInfo, Setting};
 use super::glob::glob_match;
 use super::registry::Scope;
@@ -123,12 +124,18 @@ impl Item<'_> {
 /// What a pattern selects of the tree of parameters, in the order in which it was added.
 pub struct Tree<'a> {
     pattern: &'a str,
+    /// What names that fit end with: most names are told apart by that, and sooner than by the whole pattern.
+    end: &'a str,
     pub items: Vec<Item<'a>>,
 }
 
 impl<'a> Tree<'a> {
     pub fn matching(pattern: &'a str) -> Tree<'a> {
-        Tree { pattern, items: Vec::new() }
+        let is_special =
+            |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '.' | '/' | '!' | '^');
+        let end = if pattern == EVERYTHING { "" } else { pattern };
+        let end = end.rfind(is_special).map_or(end, |at| &end[at + 1..]);
+        Tree { pattern, end, items: Vec::new() }
     }
 
     /// A device whose parameters have these names before the last part, or none; `b`: which of the things of
@@ -140,7 +147,8 @@ impl<'a> Tree<'a> {
         a: impl Deref<Target = A> + Clone + 'a,
         b: &B,
     ) {
-        for param in table.params {
+        let end = self.end;
+        for param in table.params.iter().filter(|p| p.decl.name.ends_with(end)) {
             let dot = if device.is_empty() { "" } else { "." };
             self.add_named(format!("{device}{dot}{}", param.decl.name), param, a.clone(), b);
         }
@@ -154,7 +162,8 @@ impl<'a> Tree<'a> {
         a: impl Deref<Target = A> + 'a,
         b: &B,
     ) {
-        if glob_match(self.pattern, &name) {
+        let fits = || name.ends_with(self.end) && glob_match(self.pattern, &name);
+        if self.pattern == EVERYTHING || fits() {
             let entry = Box::new(Bound { param, a, b: b.clone() });
             self.items.push(Item { name, decl: &param.decl, entry });
         }
@@ -186,13 +195,15 @@ impl<'a> Tree<'a> {
     }
 
     /// Sets all of them. `ENOENT`: there is none; `EACCES`: one cannot be set; `EINVAL`, `ERANGE`, `E2BIG`:
-    /// not with this value. Nothing is set if a declaration has something against it.
+    /// not with this value. Nothing is set if a declaration has something against it; if one of them cannot
+    /// be set after all, the others are, and the first error counts.
     pub fn set(&self, value: &str) -> Result<(), Errno> {
         if self.items.is_empty() {
             return Err(Errno::ENOENT);
         }
         self.items.iter().try_for_each(|i| i.decl.check(value).map(drop))?;
-        self.items.iter().try_for_each(|i| i.set(value))
+        let tried: Vec<Result<(), Errno>> = self.items.iter().map(|i| i.set(value)).collect();
+        tried.into_iter().collect()
     }
 }
 
@@ -263,6 +274,16 @@ mod tests {
         let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
         assert_eq!(text("osc.*.[ak]*"), [pair("osc.x.age", "5"), pair("osc.x.kept_mb", "64")]);
         assert_eq!(text("osp.*.n"), [pair("osp.y.n", "7")]);
+        for (pattern, n) in [
+            ("osc/x/age", 1),
+            ("osc.x.a?e", 1),
+            ("osc.x.[!z]ge", 1),
+            ("*.*.*ge", 1),
+            ("age", 0),
+            (EVERYTHING, 6),
+        ] {
+            assert_eq!(text(pattern).len(), n, "{pattern}");
+        }
         assert_eq!(all("osc.*.kept_mb").set("32M"), Ok(()));
         assert_eq!(d.kept.load(Relaxed), 32 << 20);
         assert_eq!(all("osc.*.words").set("c"), Err(Errno::EINVAL));

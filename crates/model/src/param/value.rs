@@ -2,6 +2,7 @@
 
 use crate::counters::Samples;
 use crate::histogram::Histograms;
+use crate::jobs::JobStats;
 
 /// A value; its text is what users see.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +15,7 @@ pub enum Value {
     Fields(Vec<Field>),
     Counters(Samples),
     Histograms(Histograms),
+    Jobs(JobStats),
 }
 
 /// A number under a name; whether it only grows.
@@ -49,6 +51,7 @@ impl std::fmt::Display for Value {
             }
             Value::Counters(c) => c.fmt(f),
             Value::Histograms(h) => h.fmt(f),
+            Value::Jobs(j) => j.fmt(f),
         }
     }
 }

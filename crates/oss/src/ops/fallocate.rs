@@ -3,7 +3,6 @@
 use super::{Cx, Done, check_object, check_range, last_byte};
 use crate::space::Need;
 use model::Errno;
-use model::nodemap::Owner;
 use wire::msg::fallocate::{FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, Fallocate};
 
 pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
@@ -31,7 +30,7 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };
     let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
-    let owner = Owner { uid: meta.uid, gid: meta.gid, projid: meta.projid };
+    let owner = meta.owner;
     let share = match grows {
         Some((blocks, bytes)) => cx.within_share((m.object, blocks), owner, bytes, false).await?,
         None => None,

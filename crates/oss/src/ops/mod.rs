@@ -11,6 +11,7 @@ mod fence;
 mod glimpse;
 mod glimpselist;
 mod grant;
+mod objectlist;
 mod param;
 mod quotactl;
 mod quotashare;
@@ -119,6 +120,7 @@ async fn run_single(cx: &Cx, op: Op, body: &[u8], bulk: Bytes) -> Result<Done, E
         Op::Statfs => statfs::run(cx, &decode_request(body)?),
         Op::Quotactl => quotactl::run(cx, decode_request(body)?).await,
         Op::Quotashare => quotashare::run(cx, decode_request(body)?).await,
+        Op::Objectlist => objectlist::run(cx, &decode_request(body)?),
         Op::GetParam => param::get(cx, &decode_request(body)?),
         Op::SetParam => param::set(cx, &decode_request(body)?),
         _ => Err(Errno::ENOSYS),
@@ -202,16 +204,15 @@ impl Cx {
     /// For whom a change is made: the file's owner if the sender names him, else the caller.
     fn meta(&self, file: Fid, time: Option<Timestamp>) -> ObjectMeta {
         let named = self.ctx.file_owner();
-        let caller = Owner { uid: self.ctx.cred.uid, gid: self.ctx.cred.gid, projid: self.ctx.projid };
-        let owner = named.map_or(caller, |n| self.map.owner(n.owner));
+        let caller = Owner::new(self.ctx.cred.uid, self.ctx.cred.gid, self.ctx.projid);
+        let caller = Owner { directory: self.ctx.directory(), ..caller };
         ObjectMeta {
             file,
-            uid: owner.uid,
-            gid: owner.gid,
-            projid: owner.projid,
+            owner: named.map_or(caller, |n| self.map.owner(n.owner)),
             owner_as_of: named.map(|n| n.as_of),
             time,
             data_version: None,
+            label: self.ctx.object_label().map(<[u8]>::to_vec),
         }
     }
 }

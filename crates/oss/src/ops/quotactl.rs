@@ -3,7 +3,7 @@
 use super::{Cx, Done};
 use model::Errno;
 use store::Seen;
-use wire::msg::quotactl::{LimitsReply, QuotaAsk, Quotactl};
+use wire::msg::quotactl::{LimitsReply, QuotaAsk, Quotactl, SharesReply};
 
 /// As [`QuotaAsk::check`].
 pub async fn run(cx: &Cx, m: Quotactl) -> Result<Done, Errno> {
@@ -14,9 +14,10 @@ pub async fn run(cx: &Cx, m: Quotactl) -> Result<Done, Errno> {
     let answer = move || ost.objects.usage().answer(&ost.db, &m.ask, store::object::count_usage);
     let reply = if counts { cx.ost.world.blocking(answer).await } else { answer() };
     let mut reply = reply.map_err(|e| e.errno())?;
-    let shares: Vec<_> = ids.iter().filter_map(|id| Some((*id, cx.ost.shares.of(*id)?))).collect();
-    if !shares.is_empty() {
-        reply.limits = LimitsReply { shares: shares.into(), ..LimitsReply::default() }.into();
+    let of: Vec<_> = ids.iter().filter_map(|id| Some((*id, cx.ost.shares.of(*id)?))).collect();
+    if !of.is_empty() {
+        let shares = SharesReply { of, ..SharesReply::default() }.into();
+        reply.limits = LimitsReply { shares, ..LimitsReply::default() }.into();
     }
     assert!(asked == 0 || reply.usage.len() == asked, "each question has its answer");
     Ok(Done::looked(&reply, Seen::default()))

@@ -8,22 +8,21 @@ use wire::msg::setowner::Setowner;
 
 pub async fn run(cx: &Cx, m: Setowner) -> Result<Done, Errno> {
     cx.ost.writable()?;
-    let objects = || m.files.iter().flat_map(|f| &f.objects);
+    let files = m.into_files();
+    let objects = || files.iter().flat_map(|f| &f.objects);
     if objects().count() > limits::OBJECTS_PER_RPC_MAX {
         return Err(Errno::EMSGSIZE);
     }
     objects().try_for_each(|id| check_object(*id))?;
-    for f in &m.files {
-        let owner = cx.map.owner(f.owner);
+    for f in &files {
         let meta = ObjectMeta {
             file: f.file,
-            uid: owner.uid,
-            gid: owner.gid,
-            projid: owner.projid,
+            owner: cx.map.owner(f.owner()),
             owner_as_of: Some(f.as_of),
             time: None,
             // No byte changes: the version stays what it is.
             data_version: Some(0),
+            label: None,
         };
         for id in &f.objects {
             // An object of a target that was replaced is nobody's.

@@ -5,14 +5,9 @@ use crate::space::Space;
 use model::Errno;
 use std::sync::atomic::Ordering::Relaxed;
 use store::Seen;
+use wire::msg::statfs::state::{DEGRADED, NO_CREATE, NO_INODES, NO_SPACE, READ_ONLY};
 use wire::msg::statfs::{Statfs, StatfsReply};
 
-/// State bits, the letters of `lfs df`.
-const DEGRADED: u32 = 1;
-const READ_ONLY: u32 = 2;
-const NO_CREATE: u32 = 4;
-const NO_SPACE: u32 = 8;
-const NO_INODES: u32 = 16;
 /// Below so many free inodes no file of its own is promised any more.
 const FILES_RESERVE: u64 = 32;
 

@@ -68,7 +68,7 @@ pub(super) fn reply_of(offset: u64, attr: ObjectAttr, may_keep: Trailing<u64>) -
 
 /// To whom a write is counted.
 pub(super) fn owner_of(cx: &Cx, m: &Write) -> Owner {
-    cx.map.owner(Owner { uid: m.uid, gid: m.gid, projid: m.projid })
+    cx.map.owner(Owner { directory: cx.ctx.directory(), ..Owner::new(m.uid, m.gid, m.projid) })
 }
 
 /// The owner's share has room for a write of so many bytes, the last of them before `end`.
@@ -85,15 +85,13 @@ pub(super) async fn within_share(cx: &Cx, m: &Write, len: u64, end: u64) -> Resu
 
 /// For whom a write is made.
 pub(super) fn meta_of(cx: &Cx, m: &Write) -> ObjectMeta {
-    let Owner { uid, gid, projid } = owner_of(cx, m);
     ObjectMeta {
         file: m.file,
-        uid,
-        gid,
-        projid,
+        owner: owner_of(cx, m),
         owner_as_of: Some(m.inode_ctime),
         time: Some(cx.stamp(m.inode_ctime)),
         data_version: None,
+        label: cx.ctx.object_label().map(<[u8]>::to_vec),
     }
 }
 
@@ -108,7 +106,10 @@ pub(super) fn compared<'a>(
 ) -> Result<Option<&'a [u32]>, Errno> {
     if let Some(at) = m.checksum.differs_in_write(offset, data, sums) {
         cx.ost.stats.add(OstCounter::ChecksumWireErrors, 1);
-        tracing::warn!(
+        model::event!(
+            WARN,
+            ChangedOnTheWay,
+            cx.ost.label(),
             "{}: write to object {} of file {} at {at}: the data changed on the way from the client: it is asked again",
             cx.ost.label(),
             m.object,

@@ -1,5 +1,6 @@
 //! An OST over a disk in memory: exactly once, atomic appends, limits, full and failing disks.
 
+mod echo;
 mod shares;
 
 use bytes::Bytes;
@@ -638,7 +639,7 @@ fn parameters_are_read_and_set() {
     let policies = up.ost.get_params("ost.OSS.ost_io.nrs_policies")[0].1.clone();
     assert!(policies.contains("  - name: tbf jobid\n    state: started\n"), "{policies}");
     let all = bed.call(&up, 0, &GetParam { pattern: "obdfilter.*.*".into() }).unwrap();
-    assert_eq!(all.values.len(), oss::TABLE.params.len());
+    assert_eq!(all.values.len(), oss::TABLE.params.len() + oss::CACHES.params.len());
     assert!(all.values.is_sorted());
     let set = |name: &str, value: &str| SetParam {
         name: name.into(),

@@ -1,10 +1,13 @@
 //! Shares of limits on space.
 
 use super::*;
+use model::nodemap::Owner;
 use model::quota::Enforced;
 use model::usage::{QuotaId, QuotaType};
 use wire::context::LimitsKnown;
 use wire::msg::quotashare::{Quotashare, ShareChange, ShareOrder};
+use wire::msg::setowner::{OwnerOf, Setowner};
+use wire::trailing::Trailing;
 
 /// A write for owner 1, 2, 3 by a client that says what it knows of limits; `granted`: it was kept by it.
 fn share_write(
@@ -30,7 +33,7 @@ fn shares_of_limits_hold_until_they_are_changed_also_after_a_crash() {
     bed.connect(&up, CLIENT);
     let of = QuotaId { of: QuotaType::Group, id: 2 };
     let set = |bed: &Bed, up: &Up, xid, change| {
-        let m = Quotashare { orders: vec![ShareOrder { of, change }], limited: None };
+        let m = Quotashare { orders: vec![ShareOrder { of, change }], limited: None, tree: Trailing(None) };
         bed.call(up, xid, &m).unwrap().states[0]
     };
     let acquires = Some(LimitsKnown::Acquires);
@@ -79,8 +82,56 @@ fn shares_of_limits_hold_until_they_are_changed_also_after_a_crash() {
 
     // Everybody of a type.
     let groups = Enforced::parse("g");
-    bed.call(&up, 16, &Quotashare { orders: Vec::new(), limited: groups }).unwrap();
+    bed.call(&up, 16, &Quotashare { orders: Vec::new(), limited: groups, tree: Trailing(None) }).unwrap();
     assert_eq!(share_write(&bed, &up, 17, acquires, &far(5_000_000), 5000), Err(Errno::ESHARE));
     set(&bed, &up, 18, ShareChange::Set(u64::MAX));
     share_write(&bed, &up, 19, acquires, &far(5_000_000), 5000).unwrap();
+}
+
+/// A write of so many bytes that is counted to a directory with a quota.
+fn write_in(bed: &Bed, up: &Up, xid: u64, directory: u32, n: usize) -> Result<WriteReply, Errno> {
+    let m = Write { object: object(directory), ..write(Some(0)) };
+    let mut req = request(0, xid, &m, Bytes::from(vec![xid as u8; n]));
+    req.ctx = req.ctx.clone().in_directory(directory).with_limits(LimitsKnown::Acquires);
+    let out = bed.send(up, req);
+    out.status.map(|()| postcard::from_bytes(&out.body).unwrap())
+}
+
+#[test]
+fn what_lies_in_a_directory_uses_up_the_shares_of_all_around_it() {
+    let mut bed = Bed::new(MemDisk::new());
+    let up = bed.start(1);
+    bed.connect(&up, CLIENT);
+    let of = |id| QuotaId { of: QuotaType::Directory, id };
+    let tell = |bed: &Bed, up: &Up, xid, tree: &[(u32, u32)], (id, change)| {
+        let orders = vec![ShareOrder { of: of(id), change }];
+        bed.call(up, xid, &Quotashare { orders, limited: None, tree: tree.to_vec().into() }).unwrap().states
+            [0]
+    };
+    // 3 lies in 2, which lies in 1, which may have 1 MiB here.
+    let tree = [(3, 2), (2, 1)];
+    tell(&bed, &up, 1, &tree, (1, ShareChange::Set(1 << 20)));
+    write_in(&bed, &up, 2, 3, 600_000).unwrap();
+    assert_eq!(write_in(&bed, &up, 3, 2, 600_000).err(), Some(Errno::ESHARE), "3 has it already");
+    write_in(&bed, &up, 4, 9, 2_000_000).unwrap();
+    let look = |bed: &Bed, up: &Up, xid, id| {
+        let orders = vec![ShareOrder { of: of(id), change: ShareChange::Look }];
+        let m = Quotashare { orders, limited: None, tree: Trailing(None) };
+        bed.call(up, xid, &m).unwrap().states[0].used
+    };
+    assert_eq!((look(&bed, &up, 5, 1), look(&bed, &up, 6, 3)), (602_112, 602_112));
+    bed.killed(up);
+    let up = bed.start(2);
+    bed.connect(&up, CLIENT);
+    assert_eq!(write_in(&bed, &up, 7, 2, 600_000).err(), Some(Errno::ESHARE), "after a crash as well");
+    // It lies elsewhere from now on, with all that it has.
+    tell(&bed, &up, 8, &[(3, 2)], (1, ShareChange::Look));
+    assert_eq!((look(&bed, &up, 9, 1), look(&bed, &up, 10, 2)), (0, 602_112));
+    write_in(&bed, &up, 11, 2, 600_000).unwrap();
+    // A file that moves is counted elsewhere, to the block.
+    let owner = Owner { directory: 1, ..Owner::new(1, 2, 3) };
+    let at = Timestamp { sec: 9, nsec: 0 };
+    let moved = OwnerOf::new(Fid::new(0x2_0000_0400, 1, 0), owner, at, vec![object(3)]);
+    bed.call(&up, 12, &Setowner::new(vec![moved])).unwrap();
+    assert_eq!((look(&bed, &up, 13, 1), look(&bed, &up, 14, 3)), (602_112, 0));
 }

@@ -7,6 +7,7 @@ use super::replay::REPLAY_ROOM_BYTES;
 use super::{Core, ImportInner, ImportState, Slow, Terms};
 use crate::link::Link;
 use bytes::Bytes;
+use model::debug::RPCTRACE;
 use model::planted::{self, Bug};
 use model::{Errno, Timestamp};
 use std::sync::Arc;
@@ -54,6 +55,10 @@ pub(crate) struct Request {
     pub bulk: Bulk,
     /// `None` when the caller was told already (deactivated target).
     pub answer: Option<Answer>,
+    /// When its caller asked.
+    pub begun: Instant,
+    /// It was said that it waits for long.
+    pub is_told: bool,
 }
 
 impl Request {
@@ -244,7 +249,9 @@ impl Core {
             assert!(g.next_ticket < ORDINARY, "tickets of urgent requests stay below the others");
             let body = Bytes::from(body);
             let waited_for = waited_for || urgent;
-            let req = Request { op, modifies, durable, life, waited_for, body, bulk, answer: Some(tx) };
+            let answer = Some(tx);
+            let (begun, is_told) = (now, false);
+            let req = Request { op, modifies, durable, life, waited_for, body, bulk, answer, begun, is_told };
             g.queue.insert(number, req);
             g.pump(self.target_number(), now, &mut out);
             g.ask_commit(self.target_number(), &mut out);
@@ -252,7 +259,13 @@ impl Core {
         };
         self.start();
         self.send_out(out);
-        rx.await.unwrap_or(Err(Errno::ESHUTDOWN))
+        let answer = rx.await.unwrap_or(Err(Errno::ESHUTDOWN));
+        if tracing::enabled!(target: RPCTRACE, tracing::Level::DEBUG) {
+            let us = self.world.now().since(now).as_micros();
+            let status = answer.as_ref().err().map_or("ok", |e| e.text());
+            tracing::debug!(target: RPCTRACE, "{op:?} to {}: {status} after {us} us", self.label());
+        }
+        answer
     }
 
     pub fn send_out(&self, out: Outbox) {
@@ -274,8 +287,18 @@ impl Core {
             let (op, modifies, bulk) = (M::OP, M::OP.verb().modifies, Bulk::default());
             let answer = Some(tx);
             // All wait for a recovery to end.
-            let req =
-                Request { op, modifies, durable: false, life: None, waited_for: true, body, bulk, answer };
+            let req = Request {
+                op,
+                modifies,
+                durable: false,
+                life: None,
+                waited_for: true,
+                body,
+                bulk,
+                answer,
+                begun: sent,
+                is_told: false,
+            };
             let xid = g.new_xid();
             g.slots[usize::from(SLOT_CONTROL)] = Some(InFlight::new(xid, req, sent));
             out.frames.push(g.frame(self.target_number(), SLOT_CONTROL, false));

@@ -3,7 +3,9 @@
 use super::dial::Dial;
 use super::{Core, ImportState, session};
 use crate::link::Link;
+use crate::look_up::look_up;
 use bytes::Bytes;
+use model::debug::NET;
 use model::{Errno, Nid};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -54,43 +56,51 @@ pub(super) async fn drive(core: Arc<Core>) {
     let mut backoff = BACKOFF_MIN;
     let mut said = Said::default();
     loop {
-        let Some(nids) = addresses(&core) else {
-            if core.lock().closed {
-                return;
-            }
+        if core.lock().closed {
+            return;
+        }
+        if is_nowhere(&core) {
             core.kick.notified().await;
             continue;
-        };
+        }
         core.set_state(ImportState::Connecting);
-        let outcome = match select(round(&core, nids, &mut said), core.kick.notified()).await {
+        let outcome = match select(seek(&core, &mut said), core.kick.notified()).await {
             Either::Left(o) => o,
             Either::Right(()) => continue,
         };
         match outcome {
             Some((nid, link, context, reply)) => {
+                tracing::debug!(target: NET, "{}: connected to {nid}", core.label());
                 if said.anything() {
-                    tracing::info!("connection restored to {} (at {nid})", core.label());
+                    model::event!(
+                        INFO,
+                        ConnectionRestored,
+                        core.label(),
+                        "connection restored to {} (at {nid})",
+                        core.label()
+                    );
                     said = Said::default();
                 }
                 let start = core.world.now();
                 let why = session::run(&core, link, context, reply, nid).await;
+                tracing::debug!(target: NET, "{}: the connection to {nid} ended", core.label());
                 if core.lock().closed {
                     return;
                 }
                 core.set_state(ImportState::Disconn);
-                said.say(
-                    nid,
-                    format!(
-                        "connection to {} (at {nid}) was lost ({why}); operations wait for it",
-                        core.label()
-                    ),
-                );
+                let label = core.label();
+                let text =
+                    format!("connection to {label} (at {nid}) was lost ({why}); operations wait for it");
+                if said.is_news(nid.to_string(), &text) {
+                    model::event!(WARN, ConnectionLost, label, "{text}");
+                }
                 if core.world.now().since(start) >= GOOD_SESSION {
                     backoff = BACKOFF_MIN;
                 }
             }
             None => core.set_state(ImportState::Disconn),
         }
+        core.tell_stuck();
         pause(&core, backoff).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }
@@ -98,14 +108,12 @@ pub(super) async fn drive(core: Arc<Core>) {
 
 /// What was logged of each address since the connection was lost: an outage does not fill the log.
 #[derive(Default)]
-struct Said(BTreeMap<Nid, String>);
+struct Said(BTreeMap<String, String>);
 
 impl Said {
-    fn say(&mut self, nid: Nid, text: String) {
-        if self.0.get(&nid) != Some(&text) {
-            tracing::warn!("{text}");
-            self.0.insert(nid, text);
-        }
+    /// Whether this was not the last that was logged of that address; it is then.
+    fn is_news(&mut self, place: String, text: &str) -> bool {
+        self.0.insert(place, text.into()).is_none_or(|before| before != text)
     }
 
     fn anything(&self) -> bool {
@@ -113,15 +121,61 @@ impl Said {
     }
 }
 
-/// All addresses, the one that served last first; `None` if closed or none is known.
-fn addresses(core: &Core) -> Option<Vec<Nid>> {
+/// Nobody said yet where the target is.
+fn is_nowhere(core: &Core) -> bool {
     let g = core.lock();
-    if g.closed || g.nids.is_empty() {
-        return None;
+    g.nids.is_empty() && g.hosts.is_empty()
+}
+
+impl Core {
+    /// Addresses of the target that this node may ask, in its order. That there are none is said.
+    pub(super) fn reachable(&self, nids: Vec<Nid>) -> Vec<Nid> {
+        let all: Vec<String> = nids.iter().map(ToString::to_string).collect();
+        let nids = self.cfg.networks.order(nids);
+        if nids.is_empty() && !all.is_empty() {
+            tracing::error!(
+                "{} has no address on {} (it has {}): operations wait for one, see nacred --nid and mount -o network=",
+                self.label(),
+                self.cfg.networks.names(),
+                all.join(", ")
+            );
+        }
+        nids
     }
+}
+
+/// All addresses, the one that served last first.
+async fn addresses(core: &Core, said: &mut Said) -> Vec<Nid> {
+    let hosts = core.lock().hosts.clone();
+    if !hosts.is_empty() {
+        let found = look_up(&core.world, &hosts).await;
+        for (host, why) in &found.unknown {
+            let label = core.label();
+            let text = format!("cannot look for {label} at {host}: {why}");
+            if said.is_news(host.to_string(), &text) {
+                model::event!(WARN, CannotConnect, label, "{text}");
+            }
+        }
+        let mut g = core.lock();
+        // Who moved the target meanwhile knows better.
+        if g.hosts == hosts {
+            g.unknown = found.unknown.iter().map(|(host, why)| format!("{host}: {why}")).collect();
+            let last = g.nids.get(g.nid_at).copied();
+            let nids = core.cfg.networks.order(found.nids);
+            g.nid_at = nids.iter().position(|n| Some(*n) == last).unwrap_or(0);
+            g.nids = nids;
+        }
+    }
+    let g = core.lock();
     let mut nids = g.nids.clone();
-    nids.rotate_left(g.nid_at % g.nids.len());
-    Some(nids)
+    nids.rotate_left(g.nid_at % g.nids.len().max(1));
+    nids
+}
+
+/// One round, from the names to the session.
+async fn seek(core: &Arc<Core>, said: &mut Said) -> Option<(Nid, Link, ReplyContext, ConnectReply)> {
+    let nids = addresses(core, said).await;
+    round(core, nids, said).await
 }
 
 /// Asks every address for a connection, and then, one at a time, whether the target is there: two hellos at
@@ -157,7 +211,11 @@ async fn pause(core: &Core, d: Duration) {
 
 /// Logs a failure once, remembers a refusal, and fails the calls if no waiting will cure it.
 fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut Said) {
-    said.say(nid, format!("cannot connect to {} (at {nid}): {}", core.label(), f.text));
+    let label = core.label();
+    let text = format!("cannot connect to {label} (at {nid}): {}", f.text);
+    if said.is_news(nid.to_string(), &text) {
+        model::event!(WARN, CannotConnect, label, "{text}");
+    }
     let fatal = {
         let mut g = core.lock();
         if f.refused {

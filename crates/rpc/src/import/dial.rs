@@ -3,13 +3,13 @@
 //! ("Happy Eyeballs"), §5.
 
 use super::Core;
+use super::doubt::first;
 use crate::probe;
 use model::Nid;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use world::{BoxFuture, Conn, Either, World, select};
 
@@ -75,19 +75,4 @@ impl Dial {
         self.under_way.push((nid, Box::pin(dial)));
         true
     }
-}
-
-/// The first that ends, which is taken out. The one that was begun first goes before others that are ready
-/// too.
-async fn first(under_way: &mut Vec<(Nid, Dialling)>) -> (Nid, io::Result<Arc<dyn Conn>>) {
-    std::future::poll_fn(|cx| {
-        for (i, (_, dial)) in under_way.iter_mut().enumerate() {
-            if let Poll::Ready(outcome) = dial.as_mut().poll(cx) {
-                let (nid, _ended) = under_way.remove(i);
-                return Poll::Ready((nid, outcome));
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

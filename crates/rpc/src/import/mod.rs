@@ -3,26 +3,30 @@
 mod call;
 mod connect;
 mod dial;
+mod doubt;
 mod kept;
 mod prove;
 mod replay;
 mod session;
 mod slow;
+mod waiting;
 
 use crate::link::Link;
 use bytes::Bytes;
 use call::{Answer, Request};
 use kept::KeptRequests;
+use model::debug::HA;
 use model::estimate::Estimate;
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
-use model::{Errno, Nid, TargetId, TargetKind};
+use model::{Errno, HostNid, Nid, TargetId, TargetKind};
 pub(crate) use slow::Slow;
-pub use slow::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S, AdaptiveLimits};
+pub use slow::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S, AdaptiveLimits, STUCK_DEFAULT_S};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+pub use waiting::{WAITING_MAX, Waiting, WaitsFor};
 use wire::msg::connect::FEATURE_EVICTIONS;
 use wire::msg::disconnect::Disconnect;
 use wire::msg::notify::{Notice, Notify};
@@ -52,6 +56,8 @@ pub struct ImportConfig {
     pub port: u16,
     /// Source address of connections.
     pub bind: Option<std::net::IpAddr>,
+    /// Which addresses are asked first, or at all.
+    pub networks: crate::Networks,
     pub client_uuid: [u8; 16],
     pub client_name: String,
     /// Calls that may be in flight at a time; the server may grant fewer.
@@ -89,6 +95,8 @@ pub trait ImportHooks: Send + Sync {
     }
     /// The state changed, for logs and `lctl`.
     fn state(&self, _s: ImportState) {}
+    /// So many requests wait for longer than they may without being told of; the oldest of them.
+    fn stuck(&self, _count: usize, _oldest: &[Waiting]) {}
 }
 
 pub struct NoHooks;
@@ -143,10 +151,14 @@ pub(crate) struct Core {
 
 pub(crate) struct ImportInner {
     pub state: ImportState,
+    /// Since when the session is not up.
+    pub away: Option<Instant>,
     pub active: bool,
     pub closed: bool,
     started: bool,
     pub nids: Vec<Nid>,
+    /// Where `nids` come from, if an administrator named them; looked up before each round.
+    pub hosts: Vec<HostNid>,
     pub nid_at: usize,
     pub link: Option<Link>,
     pub session: u64,
@@ -181,12 +193,16 @@ pub(crate) struct ImportInner {
     pub replaying: Option<(u16, u64, Answer)>,
     /// Kept requests that could not be done again to the same end.
     pub replay_failures: u64,
+    /// Transaction number of the last request that was done again after a restart of the server.
+    pub last_replay: u64,
     /// The server was asked to commit, because too much is kept.
     pub commit_asked: bool,
     pub reclaim_owed: bool,
     /// The server waits for the reclaim, be it empty.
     pub recovering: bool,
     pub ever_full: bool,
+    /// Hosts whose names led nowhere at the last round, and why.
+    pub unknown: Vec<String>,
     /// Why the server does not want this client, and how many addresses in a row said no.
     pub refused: Option<(Errno, String)>,
     pub refusals: usize,
@@ -270,7 +286,13 @@ impl Core {
                 return;
             }
             g.state = s;
+            if s == ImportState::Full {
+                g.away = None;
+            } else {
+                g.away.get_or_insert(self.world.now());
+            }
         }
+        tracing::debug!(target: HA, "{}: the session is {s:?}", self.label());
         self.changed.notify_waiters();
         self.cfg.hooks.state(s);
     }
@@ -338,10 +360,12 @@ impl Import {
         let next_xid = u64::try_from(world.wall().as_nanos()).unwrap_or(0);
         let inner = ImportInner {
             state: ImportState::New,
+            away: Some(world.now()),
             active: true,
             closed: false,
             started: false,
-            nids: cfg.nids.clone(),
+            nids: cfg.networks.order(cfg.nids.clone()),
+            hosts: Vec::new(),
             nid_at: 0,
             link: None,
             session: 0,
@@ -363,10 +387,12 @@ impl Import {
             last_transno: 0,
             replaying: None,
             replay_failures: 0,
+            last_replay: 0,
             commit_asked: false,
             reclaim_owed: false,
             recovering: false,
             ever_full: false,
+            unknown: Vec::new(),
             refused: None,
             refusals: 0,
             heard: world.now(),
@@ -426,11 +452,36 @@ impl Import {
         })
     }
 
+    /// The target is sought at these hosts from the next round on, instead of where it was before; their
+    /// names are looked up each time.
+    pub fn seek(&self, hosts: Vec<HostNid>) {
+        let started = {
+            let mut g = self.core.lock();
+            // Those with an address are known before anybody was asked.
+            let known = hosts.iter().filter_map(HostNid::address).collect();
+            g.nids = self.core.cfg.networks.order(known);
+            g.nid_at = 0;
+            g.hosts = hosts;
+            g.started
+        };
+        // Else the first round would be given up for it, with a hello on its way.
+        if started {
+            self.core.kick.notify_one();
+        }
+    }
+
+    /// Why names of its hosts, or some of them, led to no address at the last round.
+    pub fn unknown_hosts(&self) -> Option<String> {
+        let g = self.core.lock();
+        (!g.unknown.is_empty()).then(|| g.unknown.join("; "))
+    }
+
     /// The target's addresses, the one where it lives by now first, its epoch there, and who it is (nobody
     /// yet: zeros). A connection to an earlier life of it ends: the server may be a host that does not answer
     /// any more. Any other stays. Another target than before (`mkfs.nacre --replace`) counts its epochs anew,
     /// and has nothing of what this client had there.
     pub fn set_home(&self, nids: Vec<Nid>, epoch: u32, uuid: [u8; 16]) {
+        let nids = self.core.reachable(nids);
         let old = {
             let mut g = self.core.lock();
             let replaced = uuid != [0; 16] && g.uuid.is_some_and(|u| u != uuid);
@@ -443,6 +494,7 @@ impl Import {
                 return;
             }
             g.nids = nids;
+            g.hosts.clear();
             g.nid_at = 0;
             if outlived { g.link.clone() } else { None }
         };
@@ -535,6 +587,11 @@ impl Import {
         self.core.lock().heard
     }
 
+    /// Since when the session is not up; `None`: it is.
+    pub fn away_since(&self) -> Option<Instant> {
+        self.core.lock().away
+    }
+
     /// Tells the server something that needs no answer, if the session has a connection. After everything
     /// that was sent before on it.
     pub fn notice(&self, n: &Notice) {
@@ -551,9 +608,15 @@ impl Import {
         }
     }
 
+    /// What the server knows beside what every one does ([`wire::msg::connect`]), as it said when it was
+    /// connected to last.
+    pub fn peer_features(&self) -> u64 {
+        self.core.peer_compat.load(Ordering::Relaxed)
+    }
+
     /// Tells another server of the file system that a client was evicted here, if it knows that message.
     pub fn tell_evicted(&self, client: [u8; 16]) {
-        if self.core.peer_compat.load(Ordering::Relaxed) & FEATURE_EVICTIONS != 0 {
+        if self.peer_features() & FEATURE_EVICTIONS != 0 {
             self.notice(&Notice::ClientEvicted { client });
         }
     }
@@ -609,6 +672,11 @@ impl Import {
     /// Answered requests that could not be done again to the same end after a restart of the server.
     pub fn replay_failures(&self) -> u64 {
         self.core.lock().replay_failures
+    }
+
+    /// Transaction number of the last request that was done again after a restart of the server; 0: none was.
+    pub fn last_replay(&self) -> u64 {
+        self.core.lock().last_replay
     }
 
     /// What the server called itself at connect.

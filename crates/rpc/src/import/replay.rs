@@ -214,7 +214,10 @@ impl Core {
                 }
             }
         }
-        tracing::info!(
+        model::event!(
+            INFO,
+            Reclaimed,
+            self.label(),
             "{}: {done} operations done again, {survived} had survived its restart{}",
             self.label(),
             if failed > 0 { format!(", {failed} could not be done again") } else { String::new() }
@@ -253,6 +256,7 @@ impl Core {
                 _ => drop(g.kept.replayed(0, model::Timestamp::ZERO)),
             }
             g.replay_failures += u64::from(why.is_some());
+            g.last_replay = r.as_ref().map_or(g.last_replay, |r| g.last_replay.max(r.transno));
         }
         if let Some(why) = why {
             tracing::error!(

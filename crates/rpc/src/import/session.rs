@@ -1,7 +1,7 @@
 //! One connection's life: replies, notifies, pings, until it breaks.
 
 use super::connect::refusal_text;
-use super::{Core, ImportState};
+use super::{Core, ImportState, doubt};
 use crate::link::Link;
 use bytes::Bytes;
 use model::Nid;
@@ -17,7 +17,7 @@ use wire::msg::notify::Notify;
 use wire::msg::ping::Ping;
 use wire::under_way::UnderWay;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, RequestContext, encode_body};
-use world::{Either, Instant, select};
+use world::{BoxFuture, Either, Instant, select};
 
 /// After so long without traffic a client that keeps requests asks whether they are durable by now.
 const ASK_COMMITTED: Duration = Duration::from_millis(200);
@@ -61,7 +61,10 @@ pub(super) async fn run(
     core.prove(&link);
     if evicted {
         core.set_state(ImportState::Evicted);
-        tracing::warn!(
+        model::event!(
+            WARN,
+            WasEvicted,
+            core.label(),
             "this client was evicted by {} (at {nid}); in progress operations using this service fail",
             core.label()
         );
@@ -69,7 +72,8 @@ pub(super) async fn run(
     let interval =
         Duration::from_millis(u64::from(reply.ping_interval_ms)).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
     core.interval.store(u64::from(reply.ping_interval_ms) * 1_000_000, Ordering::Relaxed);
-    let reader = Reader { core, link: link.clone(), interval, ping: None, pinged: now, nonce: 0 };
+    let reader =
+        Reader { core, link: link.clone(), nid, interval, ping: None, pinged: now, nonce: 0, peace: now };
     let recovery = async {
         core.recover().await;
         std::future::pending::<()>().await;
@@ -89,12 +93,24 @@ pub(super) async fn run(
 struct Reader<'a> {
     core: &'a Arc<Core>,
     link: Link,
+    /// Where the server is heard.
+    nid: Nid,
     interval: Duration,
     /// When the ping went out that is not answered.
     ping: Option<Instant>,
     /// When the last ping went out, answered or not.
     pinged: Instant,
     nonce: u64,
+    /// No other address is asked before.
+    peace: Instant,
+}
+
+/// What a doubt comes to, if there is one.
+async fn resolved(doubt: &mut Option<BoxFuture<Option<Nid>>>) -> Option<Nid> {
+    match doubt {
+        Some(d) => d.await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Reader<'_> {
@@ -103,10 +119,12 @@ impl Reader<'_> {
         let mut frame = conn.recv();
         let mut tick = self.core.world.sleep(self.step());
         let mut kick = Box::pin(self.core.kick.notified());
+        let mut doubt = None;
         loop {
-            match select(&mut frame, select(&mut tick, &mut kick)).await {
+            match select(&mut frame, select(&mut tick, select(&mut kick, resolved(&mut doubt)))).await {
                 Either::Left(Ok(f)) => {
                     frame = conn.recv();
+                    doubt = None;
                     if let Err(why) = self.on_frame(f) {
                         return why;
                     }
@@ -117,8 +135,18 @@ impl Reader<'_> {
                     if let Err(why) = self.on_tick() {
                         return why;
                     }
+                    if doubt.is_none() && self.is_in_doubt() {
+                        doubt = Some(self.doubt());
+                    }
                 }
-                Either::Right(Either::Right(())) => {
+                Either::Right(Either::Right(Either::Right(found))) => {
+                    doubt = None;
+                    self.peace = self.core.world.now().plus(doubt::PEACE);
+                    if let Some(other) = found {
+                        return self.passed_over(other);
+                    }
+                }
+                Either::Right(Either::Right(Either::Left(()))) => {
                     if self.core.lock().closed {
                         return "closed".into();
                     }
@@ -131,8 +159,41 @@ impl Reader<'_> {
     /// How long until the next look at the state of things.
     fn step(&self) -> Duration {
         let step = self.interval / 4;
-        let step = if self.core.lock().kept.len() == 0 { step } else { step.min(ASK_COMMITTED) };
+        let (kept, busy, other_way) = {
+            let g = self.core.lock();
+            (g.kept.len() > 0, g.in_flight() > 0, doubt::has_other_way(&g.nids, self.nid))
+        };
+        let step = if kept { step.min(ASK_COMMITTED) } else { step };
+        let step = match (other_way, busy || self.ping.is_some()) {
+            (false, _) => step,
+            (true, true) => step.min(doubt::LOOK_BUSY),
+            (true, false) => step.min(doubt::LOOK_IDLE),
+        };
         if self.core.has_lapsed() { step.min(LOOK_LAPSED) } else { step }
+    }
+
+    /// A ping is not answered, and the server may be heard on another network.
+    fn is_in_doubt(&self) -> bool {
+        let now = self.core.world.now();
+        let unanswered = self.ping.is_some_and(|t| now.since(t) >= doubt::UNANSWERED);
+        unanswered && now >= self.peace && doubt::has_other_way(&self.core.lock().nids, self.nid)
+    }
+
+    /// Which of its addresses answers.
+    fn doubt(&self) -> BoxFuture<Option<Nid>> {
+        let (core, nids) = (self.core, self.core.lock().nids.clone());
+        let way = doubt::Way { world: core.world.clone(), bind: core.cfg.bind, port: core.cfg.port };
+        doubt::look(&way, &nids, self.nid)
+    }
+
+    /// The next connection is made to `other` first.
+    fn passed_over(&self, other: Nid) -> String {
+        assert_ne!(other, self.nid, "an address is passed over for another one");
+        let mut g = self.core.lock();
+        if let Some(at) = g.nids.iter().position(|n| *n == other) {
+            g.nid_at = at;
+        }
+        format!("it does not answer there, and {other} does")
     }
 
     fn on_frame(&mut self, f: Frame) -> Result<(), String> {
@@ -178,10 +239,12 @@ impl Reader<'_> {
     /// host's clocks may have stood still; gives the connection up when a ping is not answered for two
     /// intervals.
     fn on_tick(&mut self) -> Result<(), String> {
+        self.core.tell_stuck();
         let now = self.core.world.now();
-        let (heard, sent, busy, kept, up) = {
+        let (heard, sent, busy, kept, up, other_way) = {
             let g = self.core.lock();
-            (g.heard, g.sent, g.in_flight() > 0, g.kept.len() > 0, g.state == ImportState::Full)
+            let (up, other_way) = (g.state == ImportState::Full, doubt::has_other_way(&g.nids, self.nid));
+            (g.heard, g.sent, g.in_flight() > 0, g.kept.len() > 0, up, other_way)
         };
         if let Some(t) = self.ping {
             let silent = now.since(t);
@@ -191,7 +254,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let idle = now.since(sent) >= self.interval;
-        let doubtful = busy && now.since(heard) >= self.interval / 2;
+        let quiet = if other_way { doubt::QUIET.min(self.interval / 2) } else { self.interval / 2 };
+        let doubtful = busy && now.since(heard) >= quiet;
         // Nothing more to do: what is kept need not be kept any longer than it takes the server to commit it.
         let done = kept && !busy && now.since(sent) >= ASK_COMMITTED / 2;
         let late = busy && self.core.is_late();

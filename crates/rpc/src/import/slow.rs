@@ -16,6 +16,8 @@ use world::Instant;
 /// Of the two settings of [`AdaptiveLimits`].
 pub const AT_MIN_DEFAULT_S: u64 = 5;
 pub const AT_MAX_DEFAULT_S: u64 = 600;
+/// Of `stuck_request_timeout`: longer than a recovery takes as a rule.
+pub const STUCK_DEFAULT_S: u64 = 60;
 /// Added to the estimate with a quarter of it: Lustre's `at_est2timeout`.
 const MARGIN: Duration = Duration::from_secs(5);
 /// An early reply gives the server so much longer: Lustre's `at_extra`.
@@ -30,11 +32,17 @@ pub struct AdaptiveLimits {
     min_s: AtomicU64,
     /// 0: requests are waited for as long as it takes.
     max_s: AtomicU64,
+    /// `stuck_request_timeout`; 0: nothing is said.
+    stuck_s: AtomicU64,
 }
 
 impl Default for AdaptiveLimits {
     fn default() -> AdaptiveLimits {
-        AdaptiveLimits { min_s: AtomicU64::new(AT_MIN_DEFAULT_S), max_s: AtomicU64::new(AT_MAX_DEFAULT_S) }
+        AdaptiveLimits {
+            min_s: AtomicU64::new(AT_MIN_DEFAULT_S),
+            max_s: AtomicU64::new(AT_MAX_DEFAULT_S),
+            stuck_s: AtomicU64::new(STUCK_DEFAULT_S),
+        }
     }
 }
 
@@ -55,6 +63,20 @@ impl AdaptiveLimits {
 
     pub fn set_max_s(&self, s: u64) {
         self.max_s.store(s, Relaxed);
+    }
+
+    /// Seconds after which it is said that a request waits; 0: never.
+    pub fn stuck_s(&self) -> u64 {
+        self.stuck_s.load(Relaxed)
+    }
+
+    pub fn set_stuck_s(&self, s: u64) {
+        self.stuck_s.store(s, Relaxed);
+    }
+
+    /// As [`AdaptiveLimits::stuck_s`]; `None`: never.
+    pub(super) fn stuck(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.stuck_s())).filter(|d| !d.is_zero())
     }
 
     /// How long a request may take; `None`: as long as it wants.
@@ -120,7 +142,10 @@ impl Core {
             lost
         };
         if let Some((op, age)) = told {
-            tracing::warn!(
+            model::event!(
+                WARN,
+                RequestStuck,
+                self.label(),
                 "{} is slow: it has been at work on {op:?} for {} s (within {} s was expected), and goes on",
                 self.label(),
                 age.as_secs(),

@@ -26,6 +26,7 @@ pub use params::{TABLE, declare};
 pub use rules::{Account, Subject};
 
 use crate::client_id::ClientId;
+use crate::credits::Credits;
 use engine::{ClassKey, Next, Queue};
 use model::Errno;
 use model::mutex::{Mutex, MutexGuard};
@@ -72,6 +73,8 @@ pub struct Nrs {
     ahead: AtomicU64,
     /// Something may begin earlier than was thought.
     sooner: sync::Notify,
+    /// How many requests a session may have here at all.
+    credits: Credits,
 }
 
 #[derive(Default)]
@@ -138,6 +141,7 @@ impl Default for Nrs {
             at_once: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
             sooner: sync::Notify::new(),
+            credits: Credits::default(),
         }
     }
 }
@@ -232,6 +236,11 @@ impl Nrs {
     pub(crate) fn serve(&self, world: &World) {
         let _ = self.world.set(world.clone());
         self.lock().open = false;
+    }
+
+    /// How many slots sessions have.
+    pub fn credits(&self) -> &Credits {
+        &self.credits
     }
 
     /// How many processors the host has.

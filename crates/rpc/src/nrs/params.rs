@@ -2,7 +2,9 @@
 
 use super::rules::{DEFAULT_RATE, Policy, parse_orders};
 use super::{Nrs, PLACE_TIME_DEFAULT_MS, PLACE_TIME_MAX_MS, PLACES_MAX, bucket};
+use crate::credits::{Role, SLOTS_MIN};
 use model::Errno;
+use model::limits::SLOTS_PER_SESSION;
 use model::param::{Decl, Param, Registry, Scope, Table};
 use std::sync::Arc;
 
@@ -12,6 +14,21 @@ fn is_policy(text: &str) -> Result<(), Errno> {
 
 fn is_order(text: &str) -> Result<(), Errno> {
     parse_orders(text).map(drop)
+}
+
+const fn slots_max(name: &'static str, help: &'static str) -> Decl {
+    let bounds = (SLOTS_MIN as u64, SLOTS_PER_SESSION as u64);
+    Decl::number(name, bounds, "slots", SLOTS_PER_SESSION as u64, help)
+}
+
+fn set_slots(n: &Nrs, role: Role, slots: u64) -> Result<(), Errno> {
+    n.credits().set_slots_max(role, slots);
+    Ok(())
+}
+
+fn clear_low(n: &Nrs, role: Role) -> Result<(), Errno> {
+    n.credits().clear_low(role);
+    Ok(())
 }
 
 /// One table for targets of both kinds.
@@ -88,6 +105,42 @@ pub static TABLE: Table<Arc<Nrs>> = Table {
             ),
             |n, ()| n.rules_text().into(),
             |n, (), v| n.order(v.text),
+        ),
+        Param::settable(
+            Decl::gauge(
+                "slots_low_client",
+                "slots",
+                "The fewest slots that the session of a client had free since this was cleared; at 0 it had to wait. \
+                 Writing anything clears it.",
+            )
+            .cleared(),
+            |n, ()| n.credits().slots_low(Role::Client).into(),
+            |n, (), _| clear_low(n, Role::Client),
+        ),
+        Param::settable(
+            Decl::gauge(
+                "slots_low_server",
+                "slots",
+                "The fewest slots that the session of another target's server had free since this was cleared. Writing \
+                 anything clears it.",
+            )
+            .cleared(),
+            |n, ()| n.credits().slots_low(Role::Server).into(),
+            |n, (), _| clear_low(n, Role::Server),
+        ),
+        Param::settable(
+            slots_max(
+                "slots_max_client",
+                "Requests that the session of a client may have under way, one for itself among them: it holds from the \
+                 next answer on, and who wants more waits on his side (max_rpcs_in_flight).",
+            ),
+            |n, ()| n.credits().slots_max(Role::Client).into(),
+            |n, (), v| set_slots(n, Role::Client, v.number),
+        ),
+        Param::settable(
+            slots_max("slots_max_server", "The same of the session of another target's server."),
+            |n, ()| n.credits().slots_max(Role::Server).into(),
+            |n, (), v| set_slots(n, Role::Server, v.number),
         ),
     ],
 };

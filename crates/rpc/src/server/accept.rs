@@ -5,6 +5,7 @@ use super::session::{Hello, Session, same};
 use super::{ClientId, Greeting, Principal, Server, Target, dispatch, identity};
 use crate::link::Link;
 use bytes::Bytes;
+use model::debug::NET;
 use model::{Errno, TargetId, TargetKind};
 use std::io;
 use std::net::IpAddr;
@@ -181,10 +182,11 @@ impl Server {
             );
         }
         let hello = Hello {
+            ping_ms: self.ping_ms.load(Ordering::Relaxed),
             name: c.client_name.clone(),
             from: from.clone(),
             number,
-            granted: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
+            asked: c.slots.clamp(2, model::limits::SLOTS_PER_SESSION),
             new_client: outcome.new_client,
             last_session: if c.last_epoch == epoch { extra_number(&c.extra, EXTRA_LAST_SESSION) } else { 0 },
             digest,
@@ -192,7 +194,7 @@ impl Server {
         };
         let session = self.session(&target, from, outcome.new_client);
         let stamp = dispatch::stamp(&target);
-        let answer = |new_client: bool, last_xid: u64| {
+        let answer = |new_client: bool, last_xid: u64, slots: u16| {
             let mut extra = vec![
                 (EXTRA_LAST_XID, last_xid.to_le_bytes().to_vec()),
                 (EXTRA_BULK_BYTES, (target.service.bulk_bytes() as u64).to_le_bytes().to_vec()),
@@ -204,20 +206,17 @@ impl Server {
                 session: hello.number,
                 epoch,
                 features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
-                slots: hello.granted,
+                slots,
                 new_client,
                 recovering: outcome.recovering,
-                ping_interval_ms: self.ping_ms.load(Ordering::Relaxed),
+                ping_interval_ms: hello.ping_ms,
                 server_name: self.name.clone(),
                 extra,
             };
             let mut h = Header::new(FrameKind::ConnectReply);
             (h.target, h.session, h.epoch) = (f.header.target, hello.number, epoch);
-            let context = ReplyContext {
-                last_committed: stamp.last_committed,
-                credits: hello.granted,
-                extra: Vec::new(),
-            };
+            let context =
+                ReplyContext { last_committed: stamp.last_committed, credits: slots, extra: Vec::new() };
             Frame::new(h, encode_body(&context, &reply), Bytes::new())
         };
         let Ok(new_client) = session.take_over(link.clone(), &hello, self.world.now(), stamp, answer) else {
@@ -227,7 +226,7 @@ impl Server {
                 format!("{} is still evicting this client: try again", target.label),
             );
         };
-        tracing::debug!(client = %client, name = hello.name, %peer, target = target.label, new_client, "connected");
+        tracing::debug!(target: NET, client = %client, name = hello.name, %peer, new_client, "connected to {}", target.label);
         let (share, patient) = (self.inbound.share(), c.features.compat & FEATURE_LATER != 0);
         Ok(Admitted { target, session, number: hello.number, share, patient })
     }
@@ -370,7 +369,8 @@ impl Server {
             return s.clone();
         }
         let number = t.service.target().to_u32();
-        let fresh = Arc::new(Session::new(from, number, t.service.epoch(), self.world.now()));
+        let fresh =
+            Arc::new(Session::new(from, number, t.service.epoch(), self.world.now(), t.peers.nrs().clone()));
         if !new_client {
             fresh.restore(|slot| t.service.stored_reply(client, slot));
         }

@@ -4,8 +4,11 @@ use super::accept::{Admitted, Refusal};
 use super::barred::Culprit;
 use super::session::{Arrived, Asked, Kept, Session, Stamp, Step};
 use super::{ClientId, Departure, Incoming, Outgoing, Replay, Server, Target, evict};
+use crate::credits::Role;
 use crate::nrs;
 use bytes::Bytes;
+use model::debug::RPCTRACE;
+use model::span::Kind;
 use model::{Cred, Errno, Timestamp};
 use std::io;
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use wire::frame::{FLAG_COMMIT, FLAG_DURABLE, FLAG_REPLAY, FLAG_RESENT, FLAG_UNDE
 use wire::msg::notify::Notice;
 use wire::{Frame, FrameKind, Header, Op, RequestContext, Sender};
 use world::inbound::{Received, Room};
+use world::span::{self, Span};
 use world::{Conn, sync};
 
 /// Takes frames until the connection ends; says why if the peer broke the rules.
@@ -52,7 +56,12 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
         }
         return match wire::decode_message::<Notice>(&f.body) {
             Ok(Notice::Proof { claims }) => match a.session.claim(a.number, claims) {
-                Ok(()) => Ok(true),
+                Ok(()) => {
+                    if a.target.service.sender(&a.session.principal()) > Sender::Client {
+                        a.session.set_role(Role::Server);
+                    }
+                    Ok(true)
+                }
                 Err(e) => broken("proof", e, "a proof that nobody asked for".into()),
             },
             Ok(Notice::ClientEvicted { client }) => {
@@ -112,6 +121,14 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
         return Ok(true);
     }
     let waited_for = h.flags & FLAG_WAITED_FOR != 0;
+    let verb = incoming.op.verb();
+    let unblocks = waited_for || verb.in_recovery || verb.unlimited || incoming.resent || recovers;
+    // It was told how many it may have. In its slot it waits on its own side, and comes again.
+    if a.patient && !unblocks && a.session.is_beyond(h.slot) {
+        drop(room);
+        a.session.reply(Asked { slot: h.slot, xid: h.xid, op: h.opcode }, &Kept::later(), stamp);
+        return Ok(true);
+    }
     match a.session.arrive(a.number, Box::new(Arrived { req: incoming, room, waited_for }), stamp) {
         Step::Execute(req) => {
             let (server2, target, session) = (server.clone(), a.target.clone(), a.session.clone());
@@ -324,6 +341,29 @@ impl nrs::Request for Begins<'_> {
     }
 }
 
+/// `EROFS` for what must not be done while the file system is maintained. Servers go on with their own work.
+fn held(server: &Server, target: &Target, req: &Incoming) -> Result<(), Errno> {
+    let hold = target.peers.maintenance();
+    // What is sent or done again may have been executed.
+    if !hold.is_on() || req.resent || req.replay.is_some() || req.ctx.knows_maintenance(hold.ordered()) {
+        return Ok(());
+    }
+    match hold.permits(req.op, req.from.address, server.world.now()) {
+        Err(_) if target.service.sender(&req.from) >= Sender::Server => Ok(()),
+        said => said,
+    }
+}
+
+async fn handle(server: &Server, target: &Target, req: Incoming) -> Outgoing {
+    if !req.op.verb().by_host {
+        return target.service.clone().handle(req).await;
+    }
+    match server.host.get() {
+        Some(h) => h.order(target.service.target(), target.service.fsname(), req).await,
+        None => Outgoing::err(Errno::EOPNOTSUPP),
+    }
+}
+
 /// Runs a request, and those that waited behind it in its slot, to their replies.
 async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>, first: Box<Arrived>) {
     let abort = server.abort_on_panic.load(Ordering::Relaxed);
@@ -337,9 +377,26 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
         assert!(asked.slot < model::limits::SLOTS_PER_SESSION, "what is executed has a slot for its answer");
         let wall = req.wall;
         guard.culprit = Some(Culprit::of(&req));
-        let mut out = target.service.clone().handle(req).await;
+        let (op, xid) = (req.op, req.xid);
+        let traced = tracing::enabled!(target: RPCTRACE, tracing::Level::DEBUG);
+        let begun = traced.then(|| server.world.now());
+        let span = span_of(&server, &target, &req);
+        let done = async {
+            match held(&server, &target, &req) {
+                Ok(()) => handle(&server, &target, req).await,
+                Err(e) => Outgoing::err(e),
+            }
+        };
+        let mut out = Span::around(span.as_ref().map(|s| s.at), done).await;
+        if let Some(s) = span {
+            s.end(&server.world, out.status.err().map_or("ok", |e| e.text()));
+        }
         drop((room, place));
         guard.culprit = None;
+        if let Some(begun) = begun {
+            let us = server.world.now().since(begun).as_micros();
+            trace((&target.label, session.client), (op, xid), us, &out);
+        }
         assert!(out.transno == 0 || out.status.is_ok(), "{:?} failed and changed something", asked.op);
         let plain = out.body.is_empty() && out.bulk.is_empty();
         assert!(out.status.is_ok() || plain, "an error is answered with nothing else");
@@ -351,6 +408,19 @@ async fn execute(server: Arc<Server>, target: Arc<Target>, session: Arc<Session>
         // Later answers to this client may go now.
         drop(hold);
     }
+}
+
+/// Of a request that its sender follows, if somebody wants to hear of it here.
+fn span_of(server: &Server, target: &Target, req: &Incoming) -> Option<Span> {
+    let (trace, span) = req.ctx.followed().filter(|_| span::wanted())?;
+    let name = format!("{:?} at {} (x{})", req.op, target.label, req.xid);
+    Some(Span::part(&server.world, span::At { trace, span }, Kind::Server, name))
+}
+
+/// What became of a request, after so many microseconds.
+fn trace((target, by): (&str, ClientId), (op, xid): (Op, u64), us: u128, out: &Outgoing) {
+    let (status, transno) = (out.status.err().map_or("ok", |e| e.text()), out.transno);
+    tracing::debug!(target: RPCTRACE, "{target}: {op:?} x{xid} of {by}: {status} after {us} us, transaction {transno}");
 }
 
 /// The client says good-bye: its departure is durable before it gets the answer.

@@ -1,6 +1,6 @@
 //! Clients that are gone: silent for too long, thrown out, or after their good-bye.
 
-use super::session::{Session, same};
+use super::session::{Session, Why, same};
 use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Peer, Server, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +32,9 @@ pub(super) async fn watch(server: Arc<Server>) {
         last = now;
         let targets = server.lock_targets().clone();
         for t in targets {
+            t.peers.look_at_told(server.ping_ms.load(Ordering::Relaxed));
             for s in t.peers.all() {
-                if overslept && !s.is_condemned() {
+                if overslept && s.condemned().is_none() {
                     s.touch(now);
                 } else {
                     check(&server, &t, s);
@@ -46,19 +47,29 @@ pub(super) async fn watch(server: Arc<Server>) {
 fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     let Some(heard) = s.last_heard() else { return };
     let silent = server.world.now().since(heard);
-    let condemned = s.is_condemned();
+    let condemned = s.condemned();
     let doubted = s.is_doubted();
     let patience = if doubted { EVICT_DOUBTED_INTERVALS } else { EVICT_INTERVALS };
-    if silent < server.ping_interval() * patience && !condemned {
+    let ping = Duration::from_millis(s.ping_ms().into()).max(server.ping_interval());
+    if silent < ping * patience && condemned.is_none() {
         return;
     }
     let Peer { who, name, .. } = s.describe();
     let why = match (condemned, doubted) {
-        (true, _) => "it does not answer to a lock callback".to_string(),
-        (_, false) => format!("silent for {} ms", silent.as_millis()),
-        (_, true) => format!("another target evicted it, and it is silent for {} ms", silent.as_millis()),
+        (Some(Why::Callback), _) => "it does not answer to a lock callback".to_string(),
+        (Some(Why::Administrator), _) => "an administrator wants it".to_string(),
+        (None, false) => format!("silent for {} ms", silent.as_millis()),
+        (None, true) => format!("another target evicted it, and it is silent for {} ms", silent.as_millis()),
     };
-    tracing::warn!("{}: evicting client '{name}' ({}, at {}): {why}", t.label, who.client, who.address);
+    model::event!(
+        WARN,
+        ClientEvicted,
+        t.label,
+        "{}: evicting client '{name}' ({}, at {}): {why}",
+        t.label,
+        who.client,
+        who.address
+    );
     server.world.spawn("rpc-depart", depart(server.clone(), t.clone(), s, Departure::Evicted));
 }
 
@@ -86,6 +97,7 @@ pub(super) async fn depart(server: Arc<Server>, target: Arc<Target>, session: Ar
     }
     if how == Departure::Evicted {
         session.close_link();
+        target.peers.evicted.fetch_add(1, Ordering::Relaxed);
         tell_others(&server, &target, session.client);
         // Who was heard of late uses what was leased to it until it knows, or its lease is over.
         let life = target.peers.lease_life() * LEASE_MARGIN_X10 / 10;

@@ -5,18 +5,20 @@ mod admission;
 mod barred;
 mod dispatch;
 mod evict;
+mod evict_client;
 mod identity;
 mod principal;
 pub mod recovery;
 mod session;
 mod slots;
 
+use crate::maintenance::Hold;
 use crate::nrs::{Holders, Nrs};
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::nodemap::Nodemap;
 use model::{Errno, TargetId, TargetKind, Timestamp};
-use session::Session;
+use session::{Session, Why};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,6 +31,7 @@ use world::inbound::Inbound;
 use world::{BoxFuture, Either, Instant, Listener, World, select, sync};
 
 pub use crate::client_id::ClientId;
+pub use evict_client::{evict_client_decl, eviction_count_decl};
 pub use identity::{Greeting, Identity, Proofs};
 pub use principal::{Peer, Principal};
 pub use slots::{Arrival, Slot};
@@ -200,15 +203,25 @@ pub trait Service: Send + Sync + 'static {
     fn departed(self: Arc<Self>, client: ClientId, how: Departure) -> BoxFuture<()>;
 }
 
+/// The program that serves targets, for the messages that are for it ([`wire::verb::Verb::by_host`]).
+pub trait Host: Send + Sync {
+    /// Does what is asked about a target of a file system. Whoever asks may: that was looked at.
+    fn order(&self, target: TargetId, fsname: String, req: Incoming) -> BoxFuture<Outgoing>;
+}
+
 /// The living connections of one target, to send notifies on. Made before the service, shared with it.
 #[derive(Clone, Default)]
 pub struct Peers {
     sessions: Arc<Mutex<BTreeMap<ClientId, Arc<Session>>>>,
-    /// The server's, once the target is served.
+    /// The longest that a client was told, once the target is served.
     ping_ms: Arc<AtomicU32>,
     /// Wakes the server's look at who is to be evicted; there once the target is served.
     evictor: Arc<Mutex<Option<Arc<sync::Notify>>>>,
+    /// How many clients were evicted.
+    evicted: Arc<AtomicU64>,
     nrs: Arc<Nrs>,
+    /// What is refused while the file system is maintained.
+    maintenance: Arc<Hold>,
     /// Not held: it may have these peers.
     holders: Arc<OnceLock<Weak<dyn Holders>>>,
 }
@@ -221,6 +234,11 @@ impl Peers {
     /// Of a target that shares the order of its requests with others.
     pub fn sharing(nrs: &Arc<Nrs>) -> Peers {
         Peers { nrs: nrs.clone(), ..Peers::default() }
+    }
+
+    /// What is refused while the file system is maintained.
+    pub fn maintenance(&self) -> &Hold {
+        &self.maintenance
     }
 
     /// In which order its requests begin.
@@ -253,7 +271,7 @@ impl Peers {
     /// The client does not do what it must: it is evicted as if it were silent, at once.
     /// False if it has no session.
     pub fn condemn(&self, client: ClientId) -> bool {
-        let condemned = self.get(client).map(|s| s.condemn()).is_some();
+        let condemned = self.get(client).map(|s| s.condemn(Why::Callback)).is_some();
         self.look_now(condemned);
         condemned
     }
@@ -268,6 +286,13 @@ impl Peers {
     fn look_now(&self, wanted: bool) {
         let evictor = self.evictor.lock();
         evictor.iter().filter(|_| wanted).for_each(|e| e.notify_one());
+    }
+
+    /// The server tells clients this time from now on, in milliseconds: nobody was told of a longer one than
+    /// those who have sessions.
+    fn look_at_told(&self, ms: u32) {
+        let longest = self.all().iter().map(|s| s.ping_ms()).fold(ms, u32::max);
+        self.ping_ms.store(longest, Ordering::Relaxed);
     }
 
     /// Whether the client has a session, connected or not.
@@ -295,6 +320,13 @@ impl Peers {
         for s in self.all() {
             s.notify(&n);
         }
+    }
+
+    /// The fewest slots that a session from this address had free.
+    pub fn slots_low(&self, from: IpAddr) -> u64 {
+        let here = self.all().into_iter().filter(|s| s.principal().address == from);
+        let low = here.filter_map(|s| s.slots_low()).min();
+        low.unwrap_or(model::limits::SLOTS_PER_SESSION - 1).into()
     }
 
     /// Every session, for `lctl` and exports.
@@ -337,13 +369,18 @@ pub struct Server {
     complaints: Mutex<BTreeMap<(IpAddr, &'static str), u64>>,
     /// When it was last said that there is no memory for requests.
     said_full: Mutex<Option<Instant>>,
+    /// `None`: nobody does what is asked of the program.
+    host: OnceLock<Arc<dyn Host>>,
 }
 
 /// Connections of one endpoint, clients that did not say hello yet included.
 const CONNECTIONS_MAX: usize = 65_536;
 /// (peer, reason) pairs remembered, so that a peer that goes on does not fill the log.
 const COMPLAINTS_MAX: usize = 1024;
-const PING_DEFAULT_MS: u32 = 5000;
+/// Of [`Server::set_ping_interval`].
+pub const PING_DEFAULT_MS: u32 = 5000;
+/// Between two clients that are to connect anew.
+const TELL_PAUSE: Duration = Duration::from_millis(2);
 /// That there is no memory for requests is said again after so long.
 const SAY_FULL_AGAIN: Duration = Duration::from_secs(60);
 /// A client silent for so many ping intervals is evicted.
@@ -370,19 +407,35 @@ impl Server {
             evictor: Arc::new(sync::Notify::new()),
             complaints: Mutex::default(),
             said_full: Mutex::default(),
+            host: OnceLock::new(),
         })
     }
 
-    /// Idle time after which clients ping; a client silent for six times as long is evicted. Default 5 s.
-    /// Clients learn of it when they connect.
-    pub fn set_ping_interval(&self, ms: u32) {
+    /// Idle time after which clients ping, in milliseconds; a client silent for six times as long is evicted.
+    /// Default 5 s. Clients learn of it when they connect; those that are connected do so anew, one after the
+    /// other. Who was told of a longer time has that until its session ends.
+    pub fn set_ping_interval(self: &Arc<Self>, ms: u32) {
         self.ping_ms.store(ms.max(1), Ordering::Relaxed);
-        for t in self.lock_targets().iter() {
-            t.peers.ping_ms.store(ms.max(1), Ordering::Relaxed);
+        let targets = self.lock_targets().clone();
+        targets.iter().for_each(|t| t.peers.look_at_told(ms.max(1)));
+        let sessions: Vec<_> = targets.iter().flat_map(|t| t.peers.all()).collect();
+        if sessions.is_empty() {
+            return;
         }
+        let me = self.clone();
+        self.world.spawn("rpc-tell", async move {
+            for s in sessions {
+                s.close_link();
+                me.world.sleep(TELL_PAUSE).await;
+                if me.stopping.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        });
     }
 
-    fn ping_interval(&self) -> Duration {
+    /// Idle time after which clients ping.
+    pub fn ping_interval(&self) -> Duration {
         Duration::from_millis(u64::from(self.ping_ms.load(Ordering::Relaxed)))
     }
 
@@ -458,12 +511,23 @@ impl Server {
         }
     }
 
+    /// Who does what the program is asked to do, and not its targets. Said once.
+    pub fn set_host(&self, host: Arc<dyn Host>) {
+        let first = self.host.set(host);
+        assert!(first.is_ok(), "a program is one");
+    }
+
     /// Accepts until `stop`.
     pub fn run(self: &Arc<Self>, listener: Arc<dyn Listener>) -> BoxFuture<()> {
+        let evictor = self.clone();
+        self.world.spawn("rpc-evict", async move { evict::watch(evictor).await });
+        self.run_also(listener)
+    }
+
+    /// Of a server that runs: accepts at one more address, until `stop`.
+    pub fn run_also(self: &Arc<Self>, listener: Arc<dyn Listener>) -> BoxFuture<()> {
         let me = self.clone();
         Box::pin(async move {
-            let evictor = me.clone();
-            me.world.spawn("rpc-evict", async move { evict::watch(evictor).await });
             loop {
                 let mut stop = Box::pin(me.stopped.notified());
                 stop.as_mut().enable();

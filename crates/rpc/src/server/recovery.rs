@@ -162,6 +162,15 @@ impl Recovery {
         let members: BTreeMap<ClientId, Member> = known.into_iter().map(|c| (c, Member::default())).collect();
         let phase = if members.is_empty() { Phase::Serving } else { Phase::Recovering };
         let report = Report { start: world.wall(), clients: members.len(), ..Report::default() };
+        if !members.is_empty() {
+            let n = members.len();
+            model::event!(
+                INFO,
+                RecoveryBegan,
+                label,
+                "{label}: waiting for {n} clients of before its restart"
+            );
+        }
         Arc::new(Recovery {
             world: world.clone(),
             label,
@@ -308,13 +317,29 @@ impl Recovery {
         }
         g.report.end = self.world.wall();
         drop(g);
-        self.phase.send_if_modified(|p| {
+        let ends = self.phase.send_if_modified(|p| {
             let was = *p == Phase::Recovering;
             if was {
                 *p = Phase::Serving;
             }
             was
         });
+        if ends {
+            self.tell_end();
+        }
+    }
+
+    /// For the log.
+    fn tell_end(&self) {
+        let (label, g) = (&self.label, self.lock());
+        let Report { clients, evicted, replayed, .. } = g.report;
+        model::event!(
+            INFO,
+            RecoveryEnded,
+            label,
+            "{label}: recovery is over after {:.1} s: of {clients} clients {evicted} were evicted, {replayed} requests were done again",
+            self.age().as_secs_f64()
+        );
     }
 
     /// Runs a target's recovery to its end. To be spawned once when the target starts.
@@ -361,7 +386,10 @@ impl Recovery {
         let missing: Vec<ClientId> = {
             let mut g = self.lock();
             for (c, m) in g.members.iter_mut().filter(|(_, m)| m.connected && !m.done && all) {
-                tracing::warn!(
+                model::event!(
+                    WARN,
+                    RecoveryIncomplete,
+                    self.label,
                     "{}: client {c} does not end its recovery: not waited for any longer",
                     self.label
                 );

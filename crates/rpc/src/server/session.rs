@@ -2,7 +2,9 @@
 
 use super::slots::{Arrival, Slot};
 use super::{ClientId, Incoming, Outgoing, Peer, Principal, Proofs, STATUS_UNFINISHED, StoredReply};
+use crate::credits::Role;
 use crate::link::Link;
+use crate::nrs::Nrs;
 use bytes::Bytes;
 use model::mutex::{Mutex, MutexGuard};
 use model::{Errno, Timestamp};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use wire::frame::STATUS_LATER;
 use wire::msg::connect::SLOT_NONE;
 use wire::msg::notify::Notify;
-use wire::proof::{CLAIMS_MAX, Challenge, Claim};
+use wire::proof::{Challenge, Claim, add_claims};
 use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::under_way::UnderWay;
 use wire::{Bulk, Frame, FrameKind, Header, ReplyContext};
@@ -31,6 +33,13 @@ pub(crate) struct Kept {
     wall: Timestamp,
     /// Said besides, in the context.
     extra: Vec<(u16, Vec<u8>)>,
+}
+
+/// Why a client is evicted that is heard from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    Callback,
+    Administrator,
 }
 
 /// Which request a reply answers.
@@ -97,6 +106,8 @@ pub(crate) struct Session {
     target: u32,
     epoch: u32,
     state: Mutex<SessionState>,
+    /// Which has the slots that sessions get.
+    nrs: Arc<Nrs>,
     /// Wakes those who wait for the last running request.
     quiet: sync::Notify,
     /// Wakes requests that wait for their turn when the session ends.
@@ -111,14 +122,21 @@ struct SessionState {
     number: u64,
     link: Option<Link>,
     heard: Instant,
+    /// As many as it has used.
     slots: Vec<Slot<Box<Arrived>, Kept>>,
-    /// Slots the client may use.
-    granted: u16,
+    /// Slots that the client asked for.
+    asked: u16,
+    /// As far as its connection has shown.
+    role: Role,
     running: usize,
+    /// The fewest slots that it had free.
+    low: u16,
     /// Being evicted, disconnected or abandoned: nothing new is executed.
     leaving: bool,
     /// To be evicted although it is heard from.
-    condemned: bool,
+    condemned: Option<Why>,
+    /// The longest time without requests after which it was told to ping.
+    ping_ms: u32,
     /// When another target was last said to have evicted this client.
     doubted: Option<Instant>,
     /// Number of the first connection on which the client was told that it is new: until it shows that it
@@ -144,8 +162,20 @@ pub(crate) enum Step {
     Hangup,
 }
 
+impl SessionState {
+    /// One of the slots of a session, used or not.
+    fn slot(&mut self, n: u16) -> &mut Slot<Box<Arrived>, Kept> {
+        assert!(n < model::limits::SLOTS_PER_SESSION, "a request has a slot of its session");
+        let n = usize::from(n);
+        if self.slots.len() <= n {
+            self.slots.resize_with(n + 1, Slot::default);
+        }
+        &mut self.slots[n]
+    }
+}
+
 impl Session {
-    pub fn new(from: Principal, target: u32, epoch: u32, now: Instant) -> Session {
+    pub fn new(from: Principal, target: u32, epoch: u32, now: Instant, nrs: Arc<Nrs>) -> Session {
         Session {
             client: from.client,
             target,
@@ -156,15 +186,19 @@ impl Session {
                 number: 0,
                 link: None,
                 heard: now,
-                slots: (0..model::limits::SLOTS_PER_SESSION).map(|_| Slot::default()).collect(),
-                granted: 2,
+                slots: Vec::new(),
+                asked: 2,
+                role: Role::Client,
                 running: 0,
+                low: u16::MAX,
                 leaving: false,
-                condemned: false,
+                condemned: None,
+                ping_ms: 0,
                 doubted: None,
                 new_since: None,
                 digest: None,
             }),
+            nrs,
             quiet: sync::Notify::new(),
             left: sync::Notify::new(),
         }
@@ -178,11 +212,10 @@ impl Session {
     pub fn restore(&self, stored: impl Fn(u16) -> Option<StoredReply>) {
         let replies: Vec<_> = (0..model::limits::SLOTS_PER_SESSION).map(stored).collect();
         let mut g = self.lock();
-        for (slot, r) in g.slots.iter_mut().zip(replies) {
-            *slot = match r {
-                Some(r) if r.status == STATUS_UNFINISHED => Slot::begun(r.xid),
-                Some(r) => Slot::restored(r.xid, Kept::from(r)),
-                None => continue,
+        for (slot, r) in (0..).zip(replies).filter_map(|(slot, r)| Some((slot, r?))) {
+            *g.slot(slot) = match r {
+                r if r.status == STATUS_UNFINISHED => Slot::begun(r.xid),
+                r => Slot::restored(r.xid, Kept::from(r)),
             };
         }
     }
@@ -199,11 +232,11 @@ impl Session {
         hello: &Hello,
         now: Instant,
         stamp: Stamp,
-        answer: impl FnOnce(bool, u64) -> Frame,
+        answer: impl FnOnce(bool, u64, u16) -> Frame,
     ) -> Result<bool, ()> {
         assert_eq!(hello.from.client, self.client, "a session is one client's");
         let slots = 2..=model::limits::SLOTS_PER_SESSION;
-        assert!(slots.contains(&hello.granted), "a client may use slots that its session has");
+        assert!(slots.contains(&hello.asked), "a client may use slots that its session has");
         let (old, new) = {
             let mut g = self.lock();
             if g.leaving {
@@ -216,12 +249,16 @@ impl Session {
             let challenge = Challenge { nonce, session, target: self.target, client: self.client.0 };
             g.from = hello.from.clone().with_proofs(Proofs { challenge, claims: Vec::new() });
             g.heard = now;
-            g.granted = hello.granted;
+            // Who was told of a longer time may not have got this answer, and relies on its leases that long.
+            g.ping_ms = g.ping_ms.max(hello.ping_ms);
+            // A server shows that it is one on each connection anew.
+            (g.asked, g.role) = (hello.asked, Role::Client);
+            let granted = self.granted(&g);
             if hello.new_client && g.new_since.is_none() {
                 g.new_since = Some(hello.number);
             }
             let new = g.new_since.is_some_and(|n| hello.last_session < n);
-            link.post(answer(new, g.slots.iter().map(Slot::newest).max().unwrap_or(0)));
+            link.post(answer(new, g.slots.iter().map(Slot::newest).max().unwrap_or(0), granted));
             let mut again: Vec<(u64, u16, u64, Kept)> = Vec::new();
             for (i, s) in g.slots.iter().enumerate() {
                 if let Some((xid, k)) = s.answered().filter(|(_, k)| k.transno > stamp.last_committed) {
@@ -231,7 +268,7 @@ impl Session {
             again.sort_unstable_by_key(|(transno, ..)| *transno);
             for (_, slot, xid, kept) in again {
                 let asked = Asked { slot, xid, op: 0 };
-                link.post(frame((hello.number, hello.granted), asked, &kept, stamp));
+                link.post(frame((hello.number, granted), asked, &kept, stamp));
             }
             (g.link.replace(link), new)
         };
@@ -239,6 +276,37 @@ impl Session {
             l.close();
         }
         Ok(new)
+    }
+
+    /// Slots that the client may use now.
+    fn granted(&self, g: &SessionState) -> u16 {
+        self.nrs.credits().granted(g.role, g.asked)
+    }
+
+    /// A request more is under way.
+    fn look_at_slots(&self, g: &mut SessionState) {
+        let running = u16::try_from(g.running).unwrap_or(u16::MAX);
+        // One is the session's own.
+        let free = self.granted(g).saturating_sub(1).saturating_sub(running);
+        g.low = g.low.min(free);
+        self.nrs.credits().saw_free(g.role, free);
+    }
+
+    /// Whether a new request in this slot is one too many.
+    pub fn is_beyond(&self, slot: u16) -> bool {
+        let g = self.lock();
+        let granted = self.granted(&g);
+        slot >= granted && g.running >= usize::from(granted)
+    }
+
+    /// What its connection has shown.
+    pub fn set_role(&self, role: Role) {
+        self.lock().role = role;
+    }
+
+    /// The fewest slots that it had free, if it had a request.
+    pub fn slots_low(&self) -> Option<u16> {
+        Some(self.lock().low).filter(|n| *n != u16::MAX)
     }
 
     /// A sign of life outside a frame of the session (a new hello). False if the session is ending.
@@ -261,9 +329,10 @@ impl Session {
             return Ok(());
         }
         let challenge = g.from.proofs().challenge;
-        if challenge.nonce == [0; 32] || claims.len() > CLAIMS_MAX {
+        if challenge.nonce == [0; 32] {
             return Err(Errno::EPROTO);
         }
+        let claims = add_claims(&g.from.proofs().claims, claims).ok_or(Errno::EPROTO)?;
         g.from = g.from.clone().with_proofs(Proofs { challenge, claims });
         Ok(())
     }
@@ -292,10 +361,11 @@ impl Session {
                 return Step::Hangup;
             }
             let replay = req.replay.is_some();
-            match g.slots[usize::from(asked.slot)].arrive_or_replay(asked.xid, arrived, replay) {
+            match g.slot(asked.slot).arrive_or_replay(asked.xid, arrived, replay) {
                 Arrival::Execute(r) => {
                     g.running += 1;
                     assert!(g.running <= g.slots.len(), "one request at a time runs in a slot");
+                    self.look_at_slots(&mut g);
                     return Step::Execute(r);
                 }
                 Arrival::Answered(k) => k,
@@ -336,7 +406,7 @@ impl Session {
         let (link, number, granted) = {
             let g = self.lock();
             let Some(link) = g.link.clone() else { return };
-            (link, g.number, g.granted)
+            (link, g.number, self.granted(&g))
         };
         link.post(frame((number, granted), asked, kept, stamp));
     }
@@ -442,12 +512,23 @@ impl Session {
         g.doubted.is_some_and(|at| at >= g.heard)
     }
 
-    pub fn condemn(&self) {
-        self.lock().condemned = true;
+    pub fn condemn(&self, why: Why) {
+        self.lock().condemned.get_or_insert(why);
     }
 
-    pub fn is_condemned(&self) -> bool {
+    /// The longest time without requests after which it was told to ping, in milliseconds.
+    pub fn ping_ms(&self) -> u32 {
+        self.lock().ping_ms
+    }
+
+    /// Why it is to be evicted, if it is.
+    pub fn condemned(&self) -> Option<Why> {
         self.lock().condemned
+    }
+
+    /// As far as its connection has shown.
+    pub fn role(&self) -> Role {
+        self.lock().role
     }
 
     pub fn describe(&self) -> Peer {
@@ -488,10 +569,13 @@ pub(crate) struct Hello {
     pub name: String,
     pub from: Principal,
     pub number: u64,
-    pub granted: u16,
+    /// Slots.
+    pub asked: u16,
     pub new_client: bool,
     /// The last session number of this epoch that the client received; 0 for none.
     pub last_session: u64,
+    /// After how long without requests it is told to ping.
+    pub ping_ms: u32,
     /// Of the client's token.
     pub digest: Option<[u8; 32]>,
     /// What the client is to make its proofs over; `None`: it cannot.

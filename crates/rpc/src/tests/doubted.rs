@@ -29,6 +29,7 @@ struct Scene {
     lab: Lab,
     seen: Arc<Mutex<Seen>>,
     server: Option<Arc<Server>>,
+    peers: Peers,
     teller: Arc<Teller>,
     world: Option<World>,
     imports: Vec<Arc<Import>>,
@@ -41,6 +42,7 @@ impl Scene {
             lab: Lab::new(seed),
             seen: Arc::default(),
             server: None,
+            peers: Peers::new(),
             teller,
             world: None,
             imports: vec![],
@@ -52,7 +54,7 @@ impl Scene {
         let (host, _) = node(&self.lab, 1);
         let mut service = Counter::start(&host, OST0, &Arc::default(), &self.seen);
         Arc::get_mut(&mut service).unwrap().strict = true;
-        self.server = Some(serve(&host, 1, vec![service], &Peers::new()).await);
+        self.server = Some(serve(&host, 1, vec![service], &self.peers).await);
         for n in [9, 8, 7] {
             let (w, _) = node(&self.lab, n);
             let mut cfg = config(n, OST0, &[1]);
@@ -119,6 +121,28 @@ fn servers_are_told_of_an_eviction_and_clients_are_not() {
             assert_eq!(*lock(&s.teller.told), told);
         });
     }
+}
+
+/// By address or UUID; a server's sessions are none that an address names.
+#[test]
+fn an_administrator_evicts_clients_by_nid_and_uuid_and_no_server_by_nid() {
+    let mut s = Scene::new(55, SERVER_KEY);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (peers, w) = (s.peers.clone(), s.world.clone().unwrap());
+        for nobody in [format!("nid:{}@tcp", ip(6)), format!("nid:{}", ip(7)), ClientId([6; 16]).to_string()]
+        {
+            assert_eq!(peers.evict_client(&nobody), Err(Errno::ENXIO), "{nobody}");
+        }
+        assert_eq!(peers.evict_client("nid:everybody"), Err(Errno::EINVAL));
+        peers.evict_client(&format!("nid:{}@tcp1", ip(9))).unwrap();
+        until(&w, "evicted", || lock(&s.seen).departed == [(A, Departure::Evicted)]).await;
+        peers.evict_client(&ClientId([8; 16]).to_string()).unwrap();
+        until(&w, "evicted too", || lock(&s.seen).departed.len() == 2).await;
+        assert_eq!((peers.eviction_count(), lock(&s.teller.told).len()), (2, 2));
+        get(&s.imports[0], "a").await.expect("it comes back as a new client");
+    });
 }
 
 /// Targets of one server need no network for it.

@@ -1,6 +1,7 @@
 //! Who begins next when not all can, with a service whose requests cost time.
 
 use super::*;
+use crate::credits::Role;
 use crate::nrs::{Holders, Nrs};
 use model::{Cred, ObjectId};
 use wire::msg::read::{Read, ReadReply};
@@ -112,6 +113,12 @@ fn ctx(uid: u32, job: &str) -> RequestContext {
 impl Rig {
     fn mount(&self, uuid: u8) -> Arc<Import> {
         Import::new(self.w.clone(), ImportConfig { slots: 32, ..config(uuid, OST, &[1]) })
+    }
+
+    /// A mount that asks for all slots.
+    fn full_mount(&self, uuid: u8) -> Arc<Import> {
+        let slots = model::limits::SLOTS_PER_SESSION;
+        Import::new(self.w.clone(), ImportConfig { slots, ..config(uuid, OST, &[1]) })
     }
 
     /// So many requests at once; how many were answered.
@@ -340,5 +347,35 @@ fn many_jobs_of_one_user_get_one_part() {
         let others: usize = many.iter().map(|m| lock(m).len()).sum();
         assert!((10..26).contains(&others), "as many, and those that had begun before: {others} of 64");
         until(&rig.w, "all are done", || many.iter().all(|m| lock(m).len() == 32)).await;
+    });
+}
+
+/// One with all slots of a session, and more to send than they are.
+#[test]
+fn who_sends_more_than_he_has_slots_waits_on_his_own_side() {
+    run(41, MS, async |r| {
+        let (credits, flood, other) = (r.nrs.credits(), r.full_mount(7), r.mount(8));
+        r.nrs.set_policy("fifo").unwrap();
+        r.one(&flood, 5).await;
+        let all = u64::from(model::limits::SLOTS_PER_SESSION);
+        let (low, one) = (credits.slots_low(Role::Client), "one is the session's, and one was used");
+        assert_eq!(low, all - 2, "{one}");
+        credits.clear_low(Role::Client);
+        // It holds for sessions that are there, from the next answer on.
+        credits.set_slots_max(Role::Client, 40);
+        r.one(&flood, 5).await;
+        let done = r.send(&flood, STUCK, 200);
+        until(&r.w, "as many are there as may be", || lock(&r.mill.begun).len() >= 41).await;
+        for _ in 0..20 {
+            r.one(&other, 6).await;
+        }
+        let stuck = lock(&r.mill.begun).iter().filter(|u| **u == STUCK).count();
+        assert_eq!(stuck, 39, "the others wait where they were sent");
+        assert_eq!((credits.slots_low(Role::Client), credits.slots_low(Role::Server)), (0, all - 1));
+        credits.clear_low(Role::Client);
+        assert_eq!(credits.slots_low(Role::Client), 39);
+        credits.set_slots_max(Role::Client, 64);
+        r.one(&other, 6).await;
+        assert!(lock(&done).is_empty());
     });
 }

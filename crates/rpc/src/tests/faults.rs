@@ -415,6 +415,90 @@ fn addresses_that_say_nothing_cost_a_moment_each() {
     });
 }
 
+/// One server with an address on each of two networks, and a client that was served by the first once.
+async fn at_two_addresses(lab: &Lab) -> (World, Arc<Import>) {
+    let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+    let (a, _) = node(lab, 1);
+    let (b, _) = node(lab, 2);
+    let server = serve(&a, 1, vec![Counter::start(&a, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
+    let listener = b.net.listen(SocketAddr::new(ip(2), PORT)).await.unwrap();
+    a.spawn("second address", server.run_also(listener));
+    let (w, _) = node(lab, 9);
+    let mut c = config(7, TargetId::ost(3), &[1, 2]);
+    c.nids[1].net = 1;
+    let i = Import::new(w.clone(), c);
+    assert_eq!(set(&i, "a").await.unwrap(), "1");
+    assert_eq!(i.current_nid().to_string(), "10.0.0.1@tcp");
+    (w, i)
+}
+
+/// The first network falls silent: nobody is told, no connection breaks.
+#[test]
+fn an_address_that_says_nothing_any_more_is_passed_over_within_a_second() {
+    let lab = Lab::new(22);
+    lab.run(async {
+        let (w, i) = at_two_addresses(&lab).await;
+        // Idle: at the next request nobody knows yet.
+        lab.silence(ip(1), true);
+        let start = w.now();
+        assert_eq!(set(&i, "a").await.unwrap(), "2");
+        let took = w.now().since(start);
+        assert!(took < Duration::from_millis(1200), "{took:?}");
+        assert_eq!(i.current_nid().to_string(), "10.0.0.2@tcp1");
+        assert_eq!(set(&i, "a").await.unwrap(), "3");
+    });
+}
+
+/// Begins a request; what becomes of it.
+fn begun(w: &World, i: &Arc<Import>) -> Arc<Mutex<Option<Result<String, Errno>>>> {
+    let (waiting, called) = (i.clone(), Arc::new(Mutex::new(None)));
+    let put = called.clone();
+    w.spawn("call", async move { *lock(&put) = Some(set(&waiting, "a").await) });
+    called
+}
+
+/// Both addresses are silent for a while, as those of a server that is stopped: the session stays.
+#[test]
+fn a_server_that_is_silent_at_all_addresses_is_waited_for() {
+    let lab = Lab::new(23);
+    lab.run(async {
+        let (w, i) = at_two_addresses(&lab).await;
+        (1..3).for_each(|n| lab.silence(ip(n), true));
+        let called = begun(&w, &i);
+        w.sleep(Duration::from_secs(1)).await;
+        assert_eq!(i.current_nid().to_string(), "10.0.0.1@tcp");
+        (1..3).for_each(|n| lab.silence(ip(n), false));
+        until(&w, "it is answered", || lock(&called).is_some()).await;
+        assert_eq!(lock(&called).take().unwrap().unwrap(), "2");
+    });
+}
+
+/// The other address of a failover pair is another host's, whose server answers, with other targets: nothing
+/// is learnt from it about a server that says nothing for a while.
+#[test]
+fn another_host_on_the_same_network_is_no_other_way_to_a_server() {
+    let lab = Lab::new(24);
+    lab.run(async {
+        let (disk, seen): (Arc<Mutex<Disk>>, Arc<Mutex<Seen>>) = Default::default();
+        let (a, _) = node(&lab, 1);
+        let (b, _) = node(&lab, 2);
+        serve(&a, 1, vec![Counter::start(&a, TargetId::ost(3), &disk, &seen)], &Peers::new()).await;
+        serve(&b, 2, vec![Counter::start(&b, TargetId::ost(4), &disk, &seen)], &Peers::new()).await;
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(3), &[1, 2]));
+        assert_eq!(set(&i, "a").await.unwrap(), "1");
+        let life = i.life();
+        lab.silence(ip(1), true);
+        let called = begun(&w, &i);
+        w.sleep(Duration::from_secs(2)).await;
+        assert_eq!(i.current_nid().to_string(), "10.0.0.1@tcp");
+        lab.silence(ip(1), false);
+        until(&w, "it is answered", || lock(&called).is_some()).await;
+        assert_eq!(lock(&called).take().unwrap().unwrap(), "2");
+        assert_eq!((i.life(), i.current_nid().to_string()), (life, "10.0.0.1@tcp".to_string()));
+    });
+}
+
 /// A host that is asleep takes connections and says nothing (a client of the simulator's seed 13802 waited
 /// for its hello while the successor's recovery ran out).
 #[test]
@@ -565,6 +649,35 @@ fn a_server_that_lost_its_target_says_nothing_any_more() {
         w.sleep(Duration::from_secs(3)).await;
         assert_eq!(i.leases_until(), told, "nothing was heard that a lease could be relied on for");
         assert!(i.refusal().unwrap().1.contains("any more"), "{:?}", i.refusal());
+    });
+}
+
+/// Clients connect anew and ping at the new pace; none is evicted by a pace that it was not told of.
+#[test]
+fn the_time_between_pings_can_be_changed_while_clients_are_connected() {
+    let c = Cluster::new(23, TargetId::ost(0));
+    c.lab.run(async {
+        let server = c.start().await;
+        let (w, _) = node(&c.lab, 9);
+        let i = Import::new(w.clone(), config(7, c.target, &[1]));
+        set(&i, "a").await.unwrap();
+        let begun = w.now();
+        server.set_ping_interval(20_000);
+        until(&w, "leases that last longer", || i.leases_until().since(w.now()).as_secs() > 30).await;
+        assert!(w.now().since(begun) < Duration::from_secs(2), "connected ones are told at once");
+        assert_eq!(set(&i, "b").await.unwrap(), "1", "its session goes on");
+        server.set_ping_interval(1_000);
+        w.sleep(Duration::from_secs(5)).await;
+        c.lab.silence(ip(9), true);
+        w.sleep(Duration::from_secs(100)).await;
+        assert!(lock(&c.seen).departed.is_empty(), "it may rely on what it was told before");
+        w.sleep(Duration::from_secs(90)).await;
+        assert_eq!(lock(&c.seen).departed.len(), 1);
+        c.lab.silence(ip(9), false);
+        until(&w, "there again", || i.state() == ImportState::Full).await;
+        c.lab.silence(ip(9), true);
+        w.sleep(Duration::from_secs(15)).await;
+        assert_eq!(lock(&c.seen).departed.len(), 2, "the new session has the shorter patience only");
     });
 }
 

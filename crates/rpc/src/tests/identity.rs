@@ -9,7 +9,7 @@ use wire::msg::connect::{
 };
 use wire::msg::destroy::Destroy;
 use wire::msg::notify::Notice;
-use wire::proof::{Challenge, Claimant};
+use wire::proof::{CLAIMS_MAX, Challenge, Claimant};
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, decode_body, encode_body};
 use world::Conn;
 
@@ -181,6 +181,42 @@ fn each_message_is_for_those_who_may_send_it() {
         // The proof is the connection's, not the client's.
         let (conn, r) = welcome(&w, OST0, &Connect { features: r.features.clone(), ..hello() }).await;
         assert_eq!(ask(&conn, &r, 7, 0, &destroy).await, eperm);
+    });
+}
+
+/// The claims of a server of many targets come in parts, and a connection has so many at most.
+#[test]
+fn a_server_of_many_targets_shows_that_it_is_each_of_them() {
+    let mut p = Place::new(36, OST0);
+    let lab = p.lab.clone();
+    lab.run(async {
+        p.start().await;
+        let (w, _) = node(&p.lab, 9);
+        for (targets, parts_of, holds) in
+            [(300, CLAIMS_MAX, true), (65, 65, false), (1100, CLAIMS_MAX, false)]
+        {
+            let features = ConnectFeatures { compat: FEATURE_PROOF, incompat: 0 };
+            let (conn, r) = welcome(&w, OST0, &Connect { features, ..hello() }).await;
+            let nonce = extra_key(&r.extra, EXTRA_NONCE).unwrap();
+            let challenge = Challenge { nonce, session: r.session, target: OST0.to_u32(), client: [7; 16] };
+            let mut all = vec![challenge.claim(&SERVER_KEY, Claimant::Server)];
+            let uuid = |n: u16| [n.to_le_bytes(); 8].concat().try_into().unwrap();
+            all.extend((1..targets).map(|n| challenge.claim(&[2; 32], Claimant::Target(uuid(n)))));
+            for claims in all.chunks(parts_of) {
+                let mut h = Header::new(FrameKind::Notify);
+                (h.target, h.session, h.epoch) = (OST0.to_u32(), r.session, r.epoch);
+                let n = Notice::Proof { claims: claims.to_vec() };
+                let _ = conn.send(Frame::new(h, wire::encode_message(&n), Bytes::new())).await;
+            }
+            if holds {
+                let status = ask(&conn, &r, 1, 0, &Destroy { objects: vec![] }).await;
+                assert_eq!(status, Errno::EOPNOTSUPP.0 as u16, "what was said first counts still");
+            } else {
+                // It is told why, if anything.
+                let _ = conn.recv().await;
+                assert!(conn.recv().await.is_err(), "{targets} in parts of {parts_of}");
+            }
+        }
     });
 }
 

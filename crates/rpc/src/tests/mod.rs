@@ -8,6 +8,7 @@ mod fair;
 mod faults;
 mod identity;
 mod inbound;
+mod names;
 mod slow;
 mod sockets;
 
@@ -278,6 +279,7 @@ pub fn config(uuid: u8, target: TargetId, nids: &[u8]) -> ImportConfig {
         nids: nids.iter().map(|n| Nid { addr: ip(*n), net: 0 }).collect(),
         port: PORT,
         bind: None,
+        networks: Default::default(),
         client_uuid: [uuid; 16],
         client_name: format!("client-{uuid}"),
         slots: 8,

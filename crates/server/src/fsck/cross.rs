@@ -5,6 +5,7 @@ use super::report::{Problem, Report};
 use super::targets::{Role, Target, for_each};
 use mds::schema::value::OutboxRecord;
 use mds::schema::{inode::Inode, key, value};
+use model::fid::SEQ_NORMAL;
 use model::{Fid, ObjectId};
 use std::collections::BTreeSet;
 use store::object::location::{ObjectRecord, TAG_OBJECT, id_of_key, object_key, tombstone_key};
@@ -20,6 +21,8 @@ pub struct Names<'a> {
     mdt: &'a Target,
     /// (OST, object) still to be destroyed.
     outbox: BTreeSet<(u16, ObjectId)>,
+    /// FIDs of sequences before this one were handed out by a target that is lost, whose place it has.
+    first_sequence: u64,
 }
 
 impl<'a> Names<'a> {
@@ -34,7 +37,15 @@ impl<'a> Names<'a> {
             }
             Ok(())
         })?;
-        Ok(Names { mdt, outbox })
+        let first = mdt.db.get(key::STATE_FIRST_SEQ).map_err(|e| format!("{}: {e}", mdt.label))?;
+        let first = first.and_then(|v| value::decode_u64(key::STATE_FIRST_SEQ, &v).ok());
+        Ok(Names { mdt, outbox, first_sequence: first.unwrap_or(SEQ_NORMAL) })
+    }
+
+    /// An object of a file that the target in whose place this one is had. One without bytes may be a part of
+    /// it.
+    fn is_predecessors(&self, r: &ObjectRecord) -> bool {
+        (SEQ_NORMAL..self.first_sequence).contains(&r.file.seq)
     }
 
     fn get(&self, k: &[u8]) -> Result<Option<Vec<u8>>, String> {
@@ -51,7 +62,7 @@ impl<'a> Names<'a> {
         // The index may lack it: layouts of the file it was made for count too.
         let fid = id.origin;
         let inode = self.get(&key::inode(fid))?.and_then(|v| Inode::decode(fid, &v).ok());
-        let names = inode.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == id));
+        let names = inode.is_some_and(|i| i.has_object(ost, id));
         Ok(names.then_some(fid))
     }
 
@@ -87,6 +98,10 @@ pub fn path_of(db: &dyn Read, fid: Fid) -> Option<String> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     let mut at = fid;
     while at != Fid::ROOT {
+        if at == Fid::LOST_FOUND {
+            parts.push(b".lustre/lost+found/MDT0000".to_vec());
+            break;
+        }
         let prefix = key::backptr_prefix(at);
         let found = db.scan(&prefix, &key::behind(&prefix), 1).ok()?;
         let (k, v) = found.first()?;
@@ -112,6 +127,7 @@ pub async fn check(
     let ost = t.sb.target.index;
     let mut leaked: Vec<(ObjectId, Problem)> = Vec::new();
     let mut wrong_file: Vec<(ObjectId, ObjectRecord, Problem)> = Vec::new();
+    let mut lost: Vec<Problem> = Vec::new();
     for_each(t, TAG_OBJECT, |k, v| {
         let Some((id, record)) = id_of_key(k).and_then(|id| Some((id, ObjectRecord::decode(id, v).ok()?)))
         else {
@@ -119,6 +135,13 @@ pub async fn check(
         };
         match names.owner(ost, id)? {
             None if names.outbox.contains(&(ost, id)) => {}
+            None if names.is_predecessors(&record) => {
+                let what = format!(
+                    "object of {} bytes of a file that was lost with its metadata target: lctl lfsck_start -o puts it together",
+                    record.attr.size
+                );
+                lost.push(Problem::new(&t.label, "lost-file", what).object(id).file(record.file, None));
+            }
             None => {
                 let what = format!("leaked object of {} bytes: no layout names it", record.attr.size);
                 let p = Problem::new(&t.label, "leaked-object", what).object(id).file(record.file, None);
@@ -137,6 +160,7 @@ pub async fn check(
     mend_back_pointers(t, wrong_file, repair, report).await?;
     let removed = repair && remove(t, &leaked, report).await?;
     leaked.into_iter().for_each(|(_, p)| report.problem(p.repaired(removed)));
+    lost.into_iter().for_each(|p| report.problem(p));
     Ok(())
 }
 

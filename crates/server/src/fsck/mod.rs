@@ -4,6 +4,7 @@
 //! included, but on a disk that keeps all changes in memory (`overlay`). `names` checks a metadata target,
 //! `objects` an object target by itself, `cross` the one against the other; `report` prints.
 
+mod across;
 pub(crate) mod cross;
 pub(crate) mod names;
 pub(crate) mod objects;
@@ -25,14 +26,16 @@ use world::sys::files;
 
 const USAGE: &str = "\
 usage: nacre fsck [--repair [--cut-journal] | -p] [--read-data] [--json] [--quiet] DIR...
-       nacre fsck --online [--stop] [--json] [--quiet] [TARGET...]
+       nacre fsck --online [--across | --repair] [--stop] [--json] [--quiet] [TARGET...]
 
 Checks the targets in DIR (the folder of nacre up, or folders of targets). They must be stopped.
 Nothing is changed without --repair.
 
 With --online the servers of this host check their targets (all, or those given by label or folder) as they are at one
 moment, and go on serving: names, links, attributes, layouts, records of objects. Interrupted, it goes on in the server;
-asked again, it shows how that stands.
+asked again, it shows how that stands. With --across each metadata target here checks its whole file system, one target
+against the other, as lctl lfsck_start does; with --repair it mends that, and puts what has no place any more into
+.lustre/lost+found.
 
   --repair      remove leaked objects and data of no file, mend the reverse index, counts and back-pointers
   -p, -a        as --repair (what fsck(8) asks for at boot); never --cut-journal
@@ -41,6 +44,7 @@ asked again, it shows how that stands.
   --read-data   read every byte of every object as well
   --json        one JSON document instead of lines
   --quiet       problems and the summary only
+  --across      with --online: objects against layouts as well; nothing is changed
   --stop        with --online: stop what is under way
 
 exit status: 0 clean, 1 errors corrected, 4 errors left, 8 could not check, 16 wrong usage

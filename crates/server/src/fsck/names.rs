@@ -78,6 +78,7 @@ pub fn kind(rule: Rule) -> &'static str {
         Rule::Sequence => "bad-sequence",
         Rule::State => "bad-state",
         Rule::Usage => "wrong-usage",
+        Rule::Directory => "wrong-directory",
         Rule::Xattr => "bad-xattr",
         Rule::Data => "bad-data",
         Rule::Changelog => "bad-changelog",
@@ -104,6 +105,9 @@ async fn mend(t: &Target, findings: &[Finding]) -> Result<(), String> {
     for fid in of(&[Rule::Data]) {
         m.data(fid)?;
         m.submit_if(TXN_WRITES_MAX).await?;
+    }
+    if findings.iter().any(|f| f.rule == Rule::Orphan) {
+        m.trash().await?;
     }
     m.submit_if(1).await?;
     if findings.iter().any(|f| f.rule == Rule::Layout) {
@@ -164,6 +168,7 @@ impl Mender<'_> {
         assert_ne!(fid, Fid::NONE, "what is wrong with no file is not mended in one");
         let Some(mut i) = self.inode(fid)? else { return Ok(()) };
         let orphan = self.t.db.get(&key::orphan(fid)).map_err(|e| self.fail(e))?.is_some();
+        let orphan = orphan || i.removed.is_some();
         if i.is_dir() {
             let (mut entries, mut dirs) = (0u64, 0u32);
             self.walk(&key::dentry_from(fid, 0)[..17], |k, v| {
@@ -184,6 +189,28 @@ impl Mender<'_> {
         i.version += 1;
         self.txn.put(key::inode(fid), i.encode());
         Ok(())
+    }
+
+    /// Records of the trash from what inodes say: missing ones are made, those that no inode agrees with go.
+    async fn trash(&mut self) -> Result<(), String> {
+        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+        self.walk(&[key::INODE], |k, v| {
+            let Some(fid) = key::parse_fid(k) else { return };
+            let removed = inode::Inode::decode(fid, v).ok().filter(|i| i.nlink == 0).and_then(|i| i.removed);
+            puts.extend(removed.map(|r| key::trash(r.when, fid)));
+        })?;
+        self.walk(&[key::TRASH], |k, _| deletes.push(k.to_vec()))?;
+        let wanted: BTreeSet<Vec<u8>> = puts.into_iter().collect();
+        let there: BTreeSet<Vec<u8>> = deletes.into_iter().collect();
+        for k in there.difference(&wanted) {
+            self.txn.delete(k.clone());
+            self.submit_if(TXN_WRITES_MAX).await?;
+        }
+        for k in wanted.difference(&there) {
+            self.txn.put(k.clone(), value::encode_trash());
+            self.submit_if(TXN_WRITES_MAX).await?;
+        }
+        self.submit_if(1).await
     }
 
     /// Back-pointers from names: missing ones are made, those that no name agrees with go.
@@ -251,10 +278,7 @@ impl Mender<'_> {
             let owner =
                 self.t.db.get(&k).map_err(|e| self.fail(e))?.and_then(|v| value::decode_owner(&k, &v).ok());
             let owns = match owner {
-                Some(other) if other != fid => {
-                    let i = self.inode(other)?;
-                    i.is_some_and(|i| i.objects().any(|x| x.ost == o.ost && x.id == o.id))
-                }
+                Some(other) if other != fid => self.inode(other)?.is_some_and(|i| i.has_object(o.ost, o.id)),
                 _ => false,
             };
             if !owns {
@@ -271,7 +295,7 @@ impl Mender<'_> {
             let Some((ost, id)) = key::parse_reverse(k) else { return };
             let Ok(owner) = value::decode_owner(k, v) else { return };
             let inode = self.inode(owner).ok().flatten();
-            if !inode.is_some_and(|i| i.objects().any(|o| o.ost == ost && o.id == id)) {
+            if !inode.is_some_and(|i| i.has_object(ost, id)) {
                 stale.push(k.to_vec());
             }
         })?;

@@ -2,7 +2,7 @@
 //! at one moment.
 
 use super::report::{Problem, Report};
-use super::{EXIT_OPERATIONAL, FsckOptions};
+use super::{EXIT_OPERATIONAL, FsckOptions, across};
 use admin::local::{CheckOrder, CheckState, Daemon, DaemonReply, DaemonRequest};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use world::sys;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a server said that it checks a target with.
-struct Checked {
-    daemon: Daemon,
-    label: String,
+pub(super) struct Checked {
+    pub daemon: Daemon,
+    pub label: String,
 }
 
 fn ask(d: &Daemon, label: &str, order: CheckOrder) -> Result<CheckState, String> {
@@ -27,15 +27,13 @@ fn ask(d: &Daemon, label: &str, order: CheckOrder) -> Result<CheckState, String>
 /// Those that are named, by label or folder; all of this host if none is.
 fn chosen(paths: &[String]) -> Result<Vec<Checked>, String> {
     let mut out = Vec::new();
-    for d in Daemon::all() {
-        for t in d.status().map(|s| s.targets).unwrap_or_default() {
-            let named = |p: &String| {
-                *p == t.label
-                    || sys::files::canonical(p).is_ok_and(|p| t.dir.starts_with(p.to_str().unwrap_or("\0")))
-            };
-            if paths.is_empty() || paths.iter().any(named) {
-                out.push(Checked { daemon: Daemon { socket: d.socket.clone() }, label: t.label });
-            }
+    for (daemon, t) in Daemon::served() {
+        let named = |p: &String| {
+            *p == t.label
+                || sys::files::canonical(p).is_ok_and(|p| t.dir.starts_with(p.to_str().unwrap_or("\0")))
+        };
+        if paths.is_empty() || paths.iter().any(named) {
+            out.push(Checked { daemon, label: t.label });
         }
     }
     out.sort_by(|a, b| a.label.cmp(&b.label));
@@ -59,12 +57,18 @@ pub fn run(opts: &FsckOptions, out: &mut (dyn Write + Send)) -> i32 {
 
 fn check(opts: &FsckOptions, report: &mut Report<'_>) -> Result<(), String> {
     let all = chosen(&opts.paths)?;
+    if opts.stop && opts.across {
+        return across::stop(&all);
+    }
     if opts.stop {
         for c in &all {
             // Never checked: nothing to stop.
             let _ = ask(&c.daemon, &c.label, CheckOrder::Stop);
         }
         return Ok(());
+    }
+    if opts.across {
+        return across::check(&all, opts, report);
     }
     report.targets = all.iter().map(|c| c.label.clone()).collect();
     let live = !opts.quiet && !opts.json && std::io::stderr().is_terminal();

@@ -17,6 +17,8 @@ pub struct FsckOptions {
     pub quiet: bool,
     /// Served targets, by their servers.
     pub online: bool,
+    /// Of a whole file system, one target against the other.
+    pub across: bool,
     /// Ends such a check.
     pub stop: bool,
 }
@@ -42,10 +44,18 @@ impl FsckOptions {
                 "--read-data" => o.read_data = true,
                 "--json" => o.json = true,
                 "--online" => o.online = true,
+                "--across" => o.across = true,
                 "--stop" => o.stop = true,
                 "--quiet" | "-q" => o.quiet = true,
                 // Everything is checked and told in any case.
                 "-f" | "-v" => {}
+                "-fn" | "-nf" => o.repair = false,
+                "--mdsdb" | "--ostdb" => {
+                    return Err(format!(
+                        "{text}: no databases are made before a check: nacre fsck DIR of stopped targets, or \
+                         nacre fsck --online while they are served"
+                    ));
+                }
                 _ => return Err(format!("unknown option '{text}'")),
             }
         }
@@ -55,12 +65,17 @@ impl FsckOptions {
         if o.cut_journal && careful {
             return Err("-p makes safe repairs only: a journal is cut by --repair --cut-journal".into());
         }
-        if o.online && (o.repair || o.read_data || o.cut_journal) {
+        if o.online && (o.read_data || o.cut_journal) {
             return Err(
-                "--online only looks at records: --repair needs stopped targets, nacre scrub reads data"
+                "--online looks at records: nacre scrub reads data, --cut-journal needs a stopped target"
                     .into(),
             );
         }
+        if o.across && !o.online {
+            return Err("--across goes with --online: stopped targets are compared in any case".into());
+        }
+        // What one target holds says too little for a repair.
+        o.across |= o.online && o.repair;
         if o.stop && !o.online {
             return Err("--stop goes with --online".into());
         }

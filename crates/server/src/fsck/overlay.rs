@@ -318,6 +318,10 @@ impl DiskFile for OverlayFile {
     fn try_lock(&self) -> io::Result<bool> {
         self.lower.as_ref().map_or(Ok(true), |f| f.try_lock())
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.lower.as_ref().map_or(Ok(()), |f| f.unlock())
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! A small file system in memory, broken in one way at a time.
+use model::nodemap::Owner;
 
 use super::*;
 use bytes::Bytes;
@@ -128,12 +129,11 @@ impl Bed {
             let objects = Objects::open(db.clone()).unwrap();
             let meta = ObjectMeta {
                 file,
-                uid: 0,
-                gid: 0,
-                projid: 0,
+                owner: Owner::new(0, 0, 0),
                 owner_as_of: None,
                 time: None,
                 data_version: None,
+                label: None,
             };
             let write = objects.write(id, Some(0), Bytes::from(vec![3; bytes]), meta, Box::new(|_, _, _| {}));
             self.rt.block_on(async { db.durable(write.await.unwrap().2).await.unwrap() });
@@ -199,12 +199,11 @@ fn what_the_journal_holds_counts() {
     let objects = Objects::open(db.clone()).unwrap();
     let meta = ObjectMeta {
         file: fid(9),
-        uid: 0,
-        gid: 0,
-        projid: 0,
+        owner: Owner::new(0, 0, 0),
         owner_as_of: None,
         time: None,
         data_version: None,
+        label: None,
     };
     let leak = objects.write(object(9, 0), Some(0), Bytes::from_static(b"x"), meta, Box::new(|_, _, _| {}));
     bed.rt.block_on(async { db.durable(leak.await.unwrap().2).await.unwrap() });
@@ -303,6 +302,14 @@ fn data_with_inodes_is_counted_anew_or_goes_with_its_file() {
     bed.broken("it counts 3 blocks of data, but has 1", true);
     bed.change(mdt, |txn| txn.put(key::data(fid(3), 0), value::encode_data(b"beside objects")));
     bed.broken("it counts no data, but has some", false);
+}
+
+#[test]
+fn the_trash_and_its_records_agree_again() {
+    let bed = Bed::new();
+    let when = model::Timestamp { sec: 5, nsec: 6 };
+    bed.change(TargetId::mdt(0), |txn| txn.put(key::trash(when, fid(99)), value::encode_trash()));
+    bed.broken("is in the trash but does not exist", true);
 }
 
 #[test]

@@ -17,6 +17,8 @@ const MGS_PATIENCE: Duration = Duration::from_secs(10);
 /// Seconds that a server on another host has to end before a start fails: a host that is cut off notices
 /// itself, and its engine then stops what it has. Engines do not try again for a minute what failed.
 pub(super) const START_PATIENCE: u64 = 60;
+/// Seconds for a target's folder at boot, whose disk is mounted by somebody else.
+pub(super) const FOLDER_PATIENCE: u32 = 20;
 /// How long a killed process may take to be gone: what it waits for of its disk.
 const KILLED_PATIENCE: Duration = Duration::from_secs(20);
 /// An engine's limit for all of `monitor` is longer.
@@ -44,10 +46,14 @@ fn status(pid: u32) -> Option<DaemonStatus> {
 
 /// What is wrong with the server of these folders, and what it says of itself.
 fn trouble(pid: u32, dirs: &[PathBuf]) -> (Option<String>, Option<DaemonStatus>) {
-    if process::state(pid) == Some('T') {
-        return (Some(format!("nacred (pid {pid}) is stopped by a signal")), None);
+    let stopped = || process::state(pid) == Some('T');
+    let by_signal = format!("nacred (pid {pid}) is stopped by a signal");
+    if stopped() {
+        return (Some(by_signal), None);
     }
     match status(pid) {
+        // A signal may need a moment on a busy host.
+        None if stopped() => (Some(by_signal), None),
         None => (Some(format!("nacred (pid {pid}) does not answer")), None),
         Some(s) => (unserved(&s, dirs), Some(s)),
     }
@@ -157,6 +163,7 @@ pub(super) fn spawn(a: &StartArgs, dirs: &[PathBuf]) -> Result<process::Detached
     }
     let mut args: Vec<OsString> = vec!["--port".into(), a.port.to_string().into()];
     args.extend(["--patience".into(), a.patience.to_string().into()]);
+    args.extend(["--folder-patience".into(), a.folder_patience.to_string().into()]);
     if let Some(n) = a.nid {
         args.extend(["--nid".into(), n.to_string().into()]);
     }

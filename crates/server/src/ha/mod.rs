@@ -3,14 +3,20 @@
 //! the engine.
 
 mod agent;
+mod diff;
 mod etcd;
+mod inventory;
 mod pacemaker;
 mod plan;
+mod scope;
+mod shown;
 
 use clap::{Args, Parser, Subcommand};
 use model::{Nid, limits};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub use shown::places;
 
 /// OCF_SUCCESS, OCF_ERR_GENERIC, OCF_ERR_ARGS, OCF_NOT_RUNNING.
 const OK: i32 = 0;
@@ -38,9 +44,13 @@ enum Verb {
     Monitor(MonitorArgs),
     /// Prints the pcs commands that make a Pacemaker configuration
     Plan(PlanArgs),
-    /// Moves a target to this host, by Pacemaker or etcd
+    /// Says in what the hosts differ that should be alike, and what mends it; status 1 if they do
+    Diff(diff::DiffArgs),
+    /// Says what this host has, for `diff` on another one
+    Inventory(inventory::InventoryArgs),
+    /// Moves a target, or several, to this host, by Pacemaker or etcd
     Takeover(TakeoverArgs),
-    /// Moves a target back to its home, by Pacemaker or etcd
+    /// Moves a target back to its home, or several away from this host, by Pacemaker or etcd
     Giveback(GivebackArgs),
     /// Says where Pacemaker has the targets
     Where(WhereArgs),
@@ -77,7 +87,9 @@ struct TakeoverArgs {
     /// Another host than this one
     #[arg(long)]
     to: Option<String>,
-    /// Its label, for example demo-OST0000
+    /// Its label, for example demo-OST0000; or of the targets that this host may have and has not: all,
+    /// foreign (whose home is another host), local or failback (whose home is this one)
+    #[arg(value_name = "TARGET|SCOPE")]
     target: String,
 }
 
@@ -86,6 +98,12 @@ struct GivebackArgs {
     /// The controllers on this etcd move it, not Pacemaker
     #[arg(long, value_parser = crate::etcd_url::parse)]
     etcd: Option<::etcd::Url>,
+    /// Another host than this one, for a scope
+    #[arg(long)]
+    from: Option<String>,
+    /// Its label, which goes home; or of the targets that this host has: all, foreign or failback (whose home
+    /// is another host, where they go), local (whose home is this one; they go to the next of their list)
+    #[arg(value_name = "TARGET|SCOPE")]
     target: String,
 }
 
@@ -108,6 +126,9 @@ struct StartArgs {
     /// Seconds for another server that has one of the targets to end, fenced or not
     #[arg(long, default_value_t = agent::START_PATIENCE)]
     patience: u64,
+    /// Seconds for a folder to be there: its disk may be mounted later than this
+    #[arg(long, default_value_t = agent::FOLDER_PATIENCE, value_parser = clap::value_parser!(u32).range(..=86_400))]
+    folder_patience: u32,
     /// Further options of nacred, in one word
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     options: String,
@@ -154,13 +175,15 @@ pub fn main(args: &[OsString]) -> i32 {
         Verb::Stop(a) => agent::stop(&a),
         Verb::Monitor(a) => agent::monitor(&a),
         Verb::Plan(a) => plan::print(&a.file, &a.cib, a.ordered, a.json).map(|()| OK),
+        Verb::Diff(a) => diff::main(&a),
+        Verb::Inventory(a) => inventory::print(&a).map(|()| OK),
         Verb::Takeover(a) => match &a.etcd {
             Some(url) => etcd::takeover(url, &a.target, a.to.as_deref()).map(|()| OK),
             None => pacemaker::takeover(&a.target, a.to.as_deref()).map(|()| OK),
         },
         Verb::Giveback(a) => match &a.etcd {
-            Some(url) => etcd::giveback(url, &a.target).map(|()| OK),
-            None => pacemaker::giveback(&a.target).map(|()| OK),
+            Some(url) => etcd::giveback(url, &a.target, a.from.as_deref()).map(|()| OK),
+            None => pacemaker::giveback(&a.target, a.from.as_deref()).map(|()| OK),
         },
         Verb::Where(a) => pacemaker::places(a.json, a.wait).map(|()| OK),
         Verb::Controller(a) => etcd::controller(a),

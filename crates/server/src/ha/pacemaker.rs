@@ -1,6 +1,7 @@
 //! What an administrator asks of Pacemaker: where targets are, and to move one. Its own programs do it
 //! (`crm_resource`, `cibadmin`); what comes back as XML is read only as far as is needed here.
 
+use super::scope::{self, Move, Placed, Scope};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +26,9 @@ struct Place {
     server: String,
     /// Where it prefers to be.
     home: Option<String>,
+    /// That may have it, those that it prefers first.
+    #[serde(skip)]
+    hosts: Vec<String>,
     /// Where it is.
     host: Option<String>,
 }
@@ -40,7 +44,7 @@ fn run(program: &str, args: &[&str]) -> Result<Finished, String> {
     if done.status == Some(0) {
         return Ok(done);
     }
-    let said = done.err.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it says nothing").trim();
+    let said = done.last_words();
     if ["Transport endpoint", "onnection refused", "not connected", "ould not connect"]
         .iter()
         .any(|w| done.err.contains(w))
@@ -66,36 +70,45 @@ fn tags(xml: &str) -> impl Iterator<Item = (&str, BTreeMap<&str, &str>)> {
     })
 }
 
+/// Points of a place, as Pacemaker counts them.
+const ALWAYS: i64 = 1_000_000;
+
 /// Targets in a cluster's configuration; where they are is not in there.
 fn configured(xml: &str) -> Vec<Place> {
     let (mut out, mut group) = (Vec::new(), None);
-    let mut homes: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+    let mut scores: BTreeMap<&str, Vec<(i64, &str)>> = BTreeMap::new();
+    let mut nodes = Vec::new();
     for (tag, a) in tags(xml) {
         let of = |k: &str| a.get(k).copied().unwrap_or_default();
         match tag {
+            "node" if !of("uname").is_empty() => nodes.push(of("uname")),
             "group" => group = Some(of("id")),
             "/group" => group = None,
             "primitive" if of("provider") == "nacre" && of("type") == "target" => {
                 let (name, server) = (group.unwrap_or(of("id")).to_string(), of("id").to_string());
-                out.push(Place { name, server, home: None, host: None });
+                out.push(Place { name, server, home: None, hosts: Vec::new(), host: None });
             }
             // Those that begin with cli- are wishes of `crm_resource --move`, which pass.
             "rsc_location" if !of("id").starts_with("cli-") => {
                 let score = match of("score").trim_start_matches('+') {
-                    "INFINITY" => 1_000_000,
+                    "INFINITY" => ALWAYS,
+                    "-INFINITY" => -ALWAYS,
                     s => s.parse().unwrap_or(-1),
                 };
-                let best = homes.entry(of("rsc")).or_insert((0, ""));
-                if score > best.0 {
-                    *best = (score, of("node"));
-                }
+                scores.entry(of("rsc")).or_default().push((score, of("node")));
             }
             _ => {}
         }
     }
     for p in &mut out {
-        let home = homes.get(p.name.as_str()).or_else(|| homes.get(p.server.as_str()));
-        p.home = home.filter(|h| h.0 > 0).map(|h| h.1.to_string());
+        let said = scores.get(p.name.as_str()).or_else(|| scores.get(p.server.as_str()));
+        let mut said: Vec<(i64, &str)> = said.cloned().unwrap_or_default();
+        let rest: Vec<_> =
+            nodes.iter().filter(|n| !said.iter().any(|s| s.1 == **n)).map(|n| (0, *n)).collect();
+        said.extend(rest);
+        said.sort_by_key(|s| -s.0);
+        p.home = said.first().filter(|h| h.0 > 0).map(|h| h.1.to_string());
+        p.hosts = said.iter().filter(|s| s.0 > -ALWAYS).map(|s| s.1.to_string()).collect();
     }
     out
 }
@@ -136,6 +149,15 @@ fn targets() -> Result<Vec<Place>, String> {
     Ok(configured(&run("cibadmin", &["--query"])?.out))
 }
 
+/// Every target, its home and its host, as `nacre ha where --json` says them.
+pub fn shown_places() -> Result<serde_json::Value, String> {
+    let mut all = targets()?;
+    for p in &mut all {
+        p.host = located(p)?;
+    }
+    Ok(serde_json::json!(all))
+}
+
 /// Prints every target, its home and its host; if `wait`, when nothing is under way.
 pub fn places(json: bool, wait: bool) -> Result<(), String> {
     let mut all = targets()?;
@@ -174,10 +196,12 @@ fn arrived(p: &Place, host: &str) -> Result<(), String> {
     let end = Deadline::after(MOVE_PATIENCE);
     let mut rests = 0;
     while rests < 3 && !end.passed() {
-        if located(p)?.as_deref() == Some(host) {
+        // It is said to be there from when its start begins.
+        let (is_there, rest) = (located(p)?.as_deref() == Some(host), at_rest()?);
+        if is_there && rest {
             return Ok(());
         }
-        rests = if at_rest()? { rests + 1 } else { 0 };
+        rests = if rest { rests + 1 } else { 0 };
         world::sys::sleep(LOOK_AGAIN / 4);
     }
     Ok(())
@@ -211,17 +235,50 @@ fn move_to(p: &Place, host: &str) -> Result<(), String> {
     }
 }
 
-/// Moves a target to `to`, or to this host.
+fn this_host() -> Result<String, String> {
+    Ok(run("crm_node", &["--name"])?.out.trim().to_string())
+}
+
+/// All targets, where they are, and the hosts that are members now.
+fn placed() -> Result<(Vec<Placed>, Vec<String>), String> {
+    let mut out = Vec::new();
+    for p in targets()? {
+        let host = located(&p)?;
+        out.push(Placed { name: p.name, home: p.home, hosts: p.hosts, host });
+    }
+    let members = run("crm_node", &["--partition"])?.out;
+    Ok((out, members.split_whitespace().map(str::to_string).collect()))
+}
+
+fn make(moves: &[Move]) -> Result<(), String> {
+    scope::make(moves, |name, to| move_to(&find(name)?, to))
+}
+
+/// Moves a target, or those of a scope, to `to`, or to this host.
 pub fn takeover(target: &str, to: Option<&str>) -> Result<(), String> {
-    let p = find(target)?;
-    match to {
-        Some(host) => move_to(&p, host),
-        None => move_to(&p, run("crm_node", &["--name"])?.out.trim()),
+    let host = to.map_or_else(this_host, |h| Ok(h.to_string()))?;
+    match Scope::read(target) {
+        Some(s) => {
+            let (all, members) = placed()?;
+            if !members.contains(&host) {
+                return Err(format!("host {host} is no member of the cluster now ({})", members.join(", ")));
+            }
+            make(&scope::taken(&all, s, &host))
+        }
+        None => move_to(&find(target)?, &host),
     }
 }
 
-/// Moves a target to where it prefers to be.
-pub fn giveback(target: &str) -> Result<(), String> {
+/// Moves a target to where it prefers to be, or those of a scope away from `from`, or from this host.
+pub fn giveback(target: &str, from: Option<&str>) -> Result<(), String> {
+    if let Some(s) = Scope::read(target) {
+        let host = from.map_or_else(this_host, |h| Ok(h.to_string()))?;
+        let (all, members) = placed()?;
+        return make(&scope::given(&all, s, &host, |h| members.iter().any(|m| m == h)));
+    }
+    if from.is_some() {
+        return Err(scope::ONLY_FOR_SCOPES.into());
+    }
     let p = find(target)?;
     let Some(home) = p.home.clone() else {
         return Err(format!("{} prefers no host: it is at home everywhere", p.name));
@@ -235,7 +292,7 @@ mod tests {
 
     #[test]
     fn targets_and_their_homes_are_found_in_a_configuration() {
-        let xml = r#"<cib><configuration><resources>
+        let xml = r#"<cib><configuration><nodes><node id="1" uname="a"/><node id="2" uname="b"/><node id="4" uname="d"/></nodes><resources>
   <primitive id="other" class="ocf" provider="heartbeat" type="Dummy"/>
   <group id="d-OST0000"><primitive id="d-OST0000-address" provider="heartbeat" type="IPaddr2"/>
     <primitive class="ocf" id="d-OST0000-server" provider="nacre" type="target"><operations/></primitive></group>
@@ -247,13 +304,20 @@ mod tests {
   <rsc_location id="cli-prefer-MGS" node="c" rsc="MGS" score="INFINITY"/>
  </constraints></configuration></cib>"#;
         let got = configured(xml);
-        let place = |name: &str, server: &str, home: Option<&str>| Place {
+        let place = |name: &str, server: &str, home: Option<&str>, hosts: &[&str]| Place {
             name: name.into(),
             server: server.into(),
             home: home.map(str::to_string),
+            hosts: hosts.iter().map(|h| h.to_string()).collect(),
             host: None,
         };
-        assert_eq!(got, [place("d-OST0000", "d-OST0000-server", Some("b")), place("MGS", "MGS", None)]);
+        assert_eq!(
+            got,
+            [
+                place("d-OST0000", "d-OST0000-server", Some("b"), &["b", "a", "d"]),
+                place("MGS", "MGS", None, &["a", "b", "d"])
+            ]
+        );
         assert_eq!(configured("<cib/>"), []);
         assert_eq!(configured("<<<\"=\"<primitive id=\"x"), []);
     }

@@ -1,11 +1,12 @@
 //! The client daemon of one mount. `ps` shows it as `mount.nacre SOURCE DIR`.
 
+use crate::outcome::Outcome;
 use admin::local::{MOUNT_SOCKET, MountRequest};
 use client::Source;
-use client::control::{ControlError, Response};
+use client::control::{ControlError, Packed, Response};
 use client::{Fs, MountOptions};
 use model::Errno;
-use serde::{Deserialize, Serialize};
+use model::events::EVENTS;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,21 +15,6 @@ use world::World;
 use world::sys::control::{self, ControlSocket};
 use world::sys::mounts::Unmount;
 use world::sys::process::{self, SIGINT, SIGTERM};
-
-/// The line that tells the helper how it went.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Mounted,
-    Failed { message: String },
-}
-
-fn say(o: &Outcome) {
-    let line = serde_json::to_string(o).expect("plain data encodes");
-    if let Err(e) = process::report(&line) {
-        tracing::debug!("the mount helper does not listen: {e}");
-    }
-}
 
 struct Wanted {
     source: String,
@@ -63,6 +49,7 @@ async fn connect(world: &World, w: &Wanted) -> Result<Arc<Fs>, String> {
             subdir: w.what.subdir.clone(),
             port: w.options.port.unwrap_or(model::limits::PORT),
             bind: w.options.bind,
+            networks: w.options.networks.clone(),
             client_name: format!("nacre-client {} on {host} at {}", admin::VERSION, w.dir.display()),
             soft_timeout_ms: w.options.soft_timeout_ms(),
             // The kernel keeps `ro`, so that remount,rw needs no second daemon.
@@ -83,10 +70,36 @@ fn guard(mounted: &fuse::Mounted) -> Option<fuse::Guard> {
     guard.inspect_err(|e| tracing::warn!("no guard for the mount: {e}")).ok()
 }
 
+/// `exclude=`: what lies on the OST is an error at once, as after `lctl deactivate` on this host.
+async fn exclude(fs: &Arc<Fs>, ost: &str) -> Result<(), String> {
+    let label = ost.strip_suffix("_UUID").unwrap_or(ost);
+    let name = format!("osc.{label}-*.active");
+    let request = client::control::Request::SetParam { name, value: "0".to_string() };
+    match client::admin::answer_of_mount(fs, 0, request).await {
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!(
+            "mount option 'exclude': '{ost}' is no OST of the file system ({}): see lfs osts",
+            e.message
+        )),
+    }
+}
+
 async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fuse::Guard>), String> {
     let fs = connect(world, w).await?;
     fs.set_lazystatfs(!w.options.no_lazystatfs);
+    match world::sys::host_addresses() {
+        Ok(own) => client::Admin(&fs).set_own_addresses(own),
+        Err(e) => {
+            tracing::warn!("no maintenance can leave this host alone: its addresses cannot be listed: {e}")
+        }
+    }
     client::Admin(&fs).set_noatime(w.options.flags & fuse::NOATIME != 0);
+    for ost in &w.options.exclude {
+        if let Err(e) = exclude(&fs, ost).await {
+            fs.unmount().await;
+            return Err(e);
+        }
+    }
     let at = fuse::MountPoint { source: w.source.clone(), dir: w.dir.clone(), flags: w.options.flags };
     let mounted = match fuse::mount(&at) {
         Ok(m) => m,
@@ -98,6 +111,7 @@ async fn bring_up(world: &World, w: &Wanted) -> Result<(fuse::Session, Option<fu
     let config = fuse::Config {
         readdirplus: !w.options.no_readdirplus,
         kernel_cache: !w.options.no_kernel_cache,
+        locks: w.options.locks,
         ..fuse::Config::default()
     };
     let guard = guard(&mounted);
@@ -115,6 +129,16 @@ fn control(session: &Arc<fuse::Session>) -> std::io::Result<ControlSocket> {
     let answer = move |line: &str| match serde_json::from_str::<MountRequest>(line) {
         Ok(MountRequest::Where) => {
             serde_json::to_string(&session.dir().to_string_lossy()).expect("plain data encodes")
+        }
+        Ok(MountRequest::Metrics) => {
+            let page = Packed::of(&session.metrics(admin::VERSION));
+            serde_json::to_string(&page).expect("plain data encodes")
+        }
+        Ok(MountRequest::Debug(order)) => {
+            serde_json::to_string(&crate::log::answer(order)).expect("plain data encodes")
+        }
+        Ok(MountRequest::Events { after }) => {
+            serde_json::to_string(&EVENTS.read(after)).expect("plain data encodes")
         }
         Ok(MountRequest::Ask(r)) => {
             let response = world::block_on(session.ask(r));
@@ -135,11 +159,11 @@ pub fn main(args: &[OsString]) -> i32 {
     process::raise_open_files();
     crate::log::start();
     if let Err(e) = process::spare_when_memory_is_short() {
-        tracing::info!("cannot ask to be spared when memory is short: {e}");
+        tracing::debug!("cannot ask to be spared when memory is short: {e}");
     }
     let failed = |message: String| {
         tracing::error!("{message}");
-        say(&Outcome::Failed { message });
+        Outcome::failed(message).say();
         super::EXIT_FAILURE
     };
     let w = match wanted(args) {
@@ -157,12 +181,17 @@ pub fn main(args: &[OsString]) -> i32 {
         Err(e) => return failed(e),
     };
     tracing::info!("mounted {} at {}", w.source, w.dir.display());
-    say(&Outcome::Mounted);
+    Outcome::Mounted.say();
     let session = Arc::new(session);
     let socket = control(&session);
     if let Err(e) = &socket {
         tracing::warn!("no control socket, lctl has to ask through the mount: {e}");
     }
+    if let Some(at) = w.options.metrics {
+        crate::metrics::start(&world, at, Arc::new(crate::metrics::OfMount(session.clone())));
+    }
+    let probed = session.clone();
+    world.spawn("probe", async move { probed.keep_probing().await });
     let on_signal = session.clone();
     // A signal is a wish to unmount: refused while the mount is in use, as umount(8) would be.
     let watcher = world::sys::thread("signals", move || {
@@ -179,5 +208,6 @@ pub fn main(args: &[OsString]) -> i32 {
     }
     runtime.block_on(session.wait());
     tracing::info!("unmounted {}", w.dir.display());
+    crate::log::flush();
     0
 }

@@ -1,9 +1,11 @@
 //! The helper: checks, starts the daemon, waits until the mount answers.
 
-use super::daemon::Outcome;
+use super::target;
 use super::{DAEMON_ENV, EXIT_FAILURE};
+use crate::outcome::Outcome;
 use admin::getopt::{self, Opt, flag, value};
 use client::Source;
+use model::maintenance::Mode;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +13,8 @@ use world::sys::process::{self, SIGTERM};
 use world::sys::{files, mounts};
 
 const USAGE: &str =
-    "usage: mount.nacre MGSNID[,NID][:NID]:/FSNAME[/SUBDIR] DIR [-o OPTIONS] [-f] [-n] [-r] [-s] [-v] [-w]";
+    "usage: mount.nacre MGSNID[,NID][:NID]:/FSNAME[/SUBDIR] DIR [-o OPTIONS] [-f] [-n] [-r] [-s] [-v] [-w]
+       mount.nacre FOLDER DIR [-o OPTIONS]    starts the target in FOLDER; umount DIR stops it";
 
 /// The client waits for its servers at most this long (see `client::mount`), then says why it gives up.
 const REPORT_PATIENCE: Duration = Duration::from_secs(90);
@@ -52,12 +55,12 @@ pub fn check_options(list: &str) -> Result<(), String> {
     fuse::parse_options(list).map(|_| ()).map_err(|e| e.to_string())
 }
 
-fn default_log(r: &MountRequest) -> PathBuf {
+pub(super) fn default_log(program: &str, mount_point: &Path) -> PathBuf {
     let dir = Path::new("/var/log/nacre");
-    let name: String = r.dir.to_string_lossy().trim_matches('/').replace('/', "-");
+    let name: String = mount_point.to_string_lossy().trim_matches('/').replace('/', "-");
     let name: String = name.chars().take(200).collect();
     if files::create_dir_all(dir).is_ok() {
-        let path = dir.join(format!("mount-{name}.log"));
+        let path = dir.join(format!("{program}-{name}.log"));
         if files::open_log(&path).is_ok() {
             return path;
         }
@@ -70,7 +73,7 @@ pub fn mount(r: &MountRequest) -> Result<(), String> {
     let options = fuse::parse_options(&r.options).map_err(|e| e.to_string())?;
     Source::parse(&r.source)?;
     open_fuse_device()?;
-    let log = options.log.clone().or_else(|| r.log.clone()).unwrap_or_else(|| default_log(r));
+    let log = options.log.clone().or_else(|| r.log.clone()).unwrap_or_else(|| default_log("mount", &r.dir));
     let exe = process::own_executable().map_err(|e| format!("cannot find the program itself: {e}"))?;
     let mut args: Vec<OsString> = vec![r.source.clone().into(), r.dir.clone().into_os_string()];
     if !r.options.is_empty() {
@@ -84,7 +87,7 @@ pub fn mount(r: &MountRequest) -> Result<(), String> {
     let outcome = line.as_deref().map(|l| serde_json::from_str::<Outcome>(l).map_err(|_| l.to_string()));
     let failure = match outcome {
         Some(Ok(Outcome::Mounted)) => None,
-        Some(Ok(Outcome::Failed { message })) => Some(message),
+        Some(Ok(Outcome::Failed { message, .. })) => Some(message),
         Some(Err(_)) => {
             let how =
                 child.ended().ok().flatten().map_or_else(|| "without a word".to_string(), |e| e.to_string());
@@ -166,25 +169,20 @@ fn parse(args: &[OsString]) -> Result<Parsed, String> {
     }
     let mut options = options.join(",");
     if p.has("sloppy") {
-        options = options.split(',').filter(|o| check_options(o).is_ok()).collect::<Vec<_>>().join(",");
+        let known = |o: &&str| match target::is_folder(&source) {
+            true => target::parse_options(o).is_ok(),
+            false => check_options(o).is_ok(),
+        };
+        options = options.split(',').filter(known).collect::<Vec<_>>().join(",");
     }
     let dir = PathBuf::from(dir);
     let request = MountRequest { source, dir, options, log: None };
     Ok(Parsed::Run(Box::new(Invocation { request, fake: p.has("fake"), verbose: p.has("verbose") })))
 }
 
-fn run(i: &mut Invocation) -> Result<(), String> {
-    let r = &mut i.request;
-    let options = fuse::parse_options(&r.options).map_err(|e| e.to_string())?;
-    let absolute = files::absolute(&r.dir).map_err(|e| format!("cannot use '{}': {e}", r.dir.display()))?;
-    if options.remount {
-        if i.fake {
-            return Ok(());
-        }
-        let dir = files::canonical(&absolute).unwrap_or(absolute);
-        return remount(&dir, &r.options);
-    }
-    Source::parse(&r.source)?;
+/// Where it is mounted, absolute and resolved.
+fn mount_point(dir: &Path) -> Result<PathBuf, String> {
+    let absolute = files::absolute(dir).map_err(|e| format!("cannot use '{}': {e}", dir.display()))?;
     let st = files::stat(&absolute, true).map_err(|e| {
         let hint = match e.raw_os_error() {
             Some(n) if n == model::Errno::ENOTCONN.0 => ": a dead mount is there: umount it first",
@@ -196,7 +194,40 @@ fn run(i: &mut Invocation) -> Result<(), String> {
     if !st.is_dir() {
         return Err(format!("mount point '{}' is not a directory", absolute.display()));
     }
-    r.dir = files::canonical(&absolute).map_err(|e| format!("cannot use '{}': {e}", absolute.display()))?;
+    files::canonical(&absolute).map_err(|e| format!("cannot use '{}': {e}", absolute.display()))
+}
+
+fn run_target(i: &Invocation) -> Result<(), String> {
+    let r = &i.request;
+    let options = target::parse_options(&r.options)?;
+    let folder = target::folder(&r.source)?;
+    let at = mount_point(&r.dir)?;
+    if i.fake {
+        return Ok(());
+    }
+    let labels = target::start(&folder, &at, &options)?;
+    if i.verbose {
+        println!("{labels} is served from {folder}, until {} is unmounted", at.display());
+    }
+    Ok(())
+}
+
+fn run(i: &mut Invocation) -> Result<(), String> {
+    if target::is_folder(&i.request.source) {
+        return run_target(i);
+    }
+    let r = &mut i.request;
+    let options = fuse::parse_options(&r.options).map_err(|e| e.to_string())?;
+    let absolute = files::absolute(&r.dir).map_err(|e| format!("cannot use '{}': {e}", r.dir.display()))?;
+    if options.remount {
+        if i.fake {
+            return Ok(());
+        }
+        let dir = files::canonical(&absolute).unwrap_or(absolute);
+        return remount(&dir, &r.options);
+    }
+    Source::parse(&r.source)?;
+    r.dir = mount_point(&absolute)?;
     if mounts::at(&r.dir).ok().flatten().is_some_and(|m| m.fstype == fuse::FSTYPE && m.source == r.source) {
         return Err(format!("'{}' is mounted at '{}' already", r.source, r.dir.display()));
     }
@@ -206,7 +237,14 @@ fn run(i: &mut Invocation) -> Result<(), String> {
     if i.verbose {
         println!("mounting {} at {}", r.source, r.dir.display());
     }
-    mount(r)
+    mount(r)?;
+    // A mount that has just come up answers by its own socket.
+    if let Some((m, held)) = admin::command::maintenance::of_mount(&r.dir)
+        && held != Mode::Off
+    {
+        eprintln!("mount.nacre: {} is {}; {}", m.fsname, m.sentence(), m.consequence());
+    }
+    Ok(())
 }
 
 pub fn main(args: &[OsString]) -> i32 {

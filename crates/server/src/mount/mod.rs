@@ -1,7 +1,9 @@
 //! `mount.nacre`: the mount helper, as mount(8), fstab and autofs call it, and the client daemon it starts.
+//! Of a target's folder it starts the target instead.
 
 mod daemon;
 mod helper;
+mod target;
 
 pub use client::Source;
 pub use fuse::guard;

@@ -1,13 +1,13 @@
 //! nacred's command line, and the address it serves at.
 
-use super::ended::StartError;
+use super::marks::Mark;
+use super::nids::{Network, parse_networks};
 use clap::Parser;
-use model::{Nid, limits};
+use model::{HostNid, limits};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::time::Duration;
-use store::format::Superblock;
 use store::mmp::Times;
-use world::sys;
 
 /// Whom a server lets in. Lustre's words (`accept` of its `lnet` module).
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,14 +16,28 @@ pub enum Accept {
     All,
 }
 
+/// `--networks`.
+#[derive(Clone, Debug)]
+pub struct Networks(pub Vec<Network>);
+
+impl Networks {
+    fn parse(line: &str) -> Result<Networks, String> {
+        parse_networks(line).map(Networks)
+    }
+}
+
 /// Serves targets that mkfs.nacre made.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "nacred", version)]
 pub struct Options {
-    /// Address to serve at, for example 10.0.0.1@tcp [default: --servicenode of the targets, or the address
-    /// of this host that leads to the MGS]
-    #[arg(long)]
-    pub nid: Option<Nid>,
+    /// Address to serve at, for example 10.0.0.1@tcp or oss01; several, one on each network, with commas:
+    /// 10.0.0.1@tcp,10.1.0.1@tcp1 [default: --servicenode of the targets, or the address of this host that
+    /// leads to the MGS]
+    #[arg(long, value_delimiter = ',')]
+    pub nid: Vec<HostNid>,
+    /// The same by interfaces, as in Lustre's `options lnet networks=`: "tcp0(eth0),tcp1(eth1)"
+    #[arg(long, value_parser = Networks::parse, conflicts_with = "nid")]
+    pub networks: Option<Networks>,
     /// TCP port; all nodes of a file system use the same
     #[arg(long, default_value_t = limits::PORT)]
     pub port: u16,
@@ -38,6 +52,10 @@ pub struct Options {
     /// one does not start. For engines of failover, which had it fenced or will stop it
     #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=3600))]
     pub patience: u32,
+    /// Seconds for a target's folder to be there, with something in it: at boot its disk may be mounted later
+    /// than this starts. Without that a folder that is missing is a mistake
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", overrides_with = "folder_patience", value_parser = clap::value_parser!(u32).range(..=86_400))]
+    pub folder_patience: u32,
     /// Do not wait for clients that were known before the restart any longer than they may rely on their
     /// locks (two and a half ping intervals); those that are missing then are evicted
     #[arg(long)]
@@ -55,14 +73,52 @@ pub struct Options {
     /// that reach the port are trusted with everything then, and all their users
     #[arg(long, value_enum, default_value_t = Accept::Secure)]
     pub accept: Accept,
+    /// Address and port at which it tells its metrics, in OpenMetrics and Prometheus's text (/metrics), and
+    /// whether it is healthy (/health); whoever reaches it reads them. Without it, nowhere
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = metrics_address)]
+    pub metrics: Option<SocketAddr>,
+    /// A target's folder, and the mount point that stands for it: the target is served until somebody
+    /// unmounts that. What mount.nacre uses
+    #[arg(long, num_args = 2, value_names = ["FOLDER", "MOUNT_POINT"])]
+    pub mounted: Vec<String>,
+    /// Say on standard output, in one line, how starting went: for mount.nacre
+    #[arg(long, hide = true)]
+    pub report: bool,
     /// Folders of the targets
-    #[arg(required_unless_present = "mgs_store")]
+    #[arg(required_unless_present_any = ["mgs_store", "mounted"])]
     pub dirs: Vec<String>,
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    model::metrics::address(text).map_err(|expected| format!("it is not {expected}"))
 }
 
 impl Options {
     /// The flag, as it is given.
     pub const ABORT_RECOV: &str = "--abort-recov";
+
+    pub const MOUNTED: &str = "--mounted";
+    const REPORT: &str = "--report";
+
+    /// Folders and their mount points.
+    pub fn marks(&self) -> Vec<Mark> {
+        self.mounted.chunks_exact(2).map(|m| Mark::new(&m[0], &m[1])).collect()
+    }
+
+    /// The arguments of another start of the same process, with the targets that are mounted by now.
+    pub fn again(args: &[OsString], marks: &[Mark]) -> Vec<OsString> {
+        let (mut out, mut it) = (Vec::new(), args.iter());
+        while let Some(a) = it.next() {
+            if a == Options::MOUNTED {
+                it.nth(1);
+            } else if a != Options::ABORT_RECOV && a != Options::REPORT {
+                // Clients are there, and waited for; that they were not to be was said of another start.
+                out.push(a.clone());
+            }
+        }
+        out.extend(marks.iter().flat_map(Mark::arguments));
+        out
+    }
 
     /// Of the heartbeats.
     pub fn mmp_times(&self) -> Times {
@@ -75,6 +131,11 @@ impl Options {
         Duration::from_secs(self.patience.into())
     }
 
+    /// With a disk that is not mounted yet.
+    pub fn folder_patience(&self) -> Duration {
+        Duration::from_secs(self.folder_patience.into())
+    }
+
     /// `Err` carries the exit status after help or an error was printed.
     pub fn parse(args: &[OsString]) -> Result<Options, i32> {
         let all = std::iter::once(OsString::from("nacred")).chain(args.iter().cloned());
@@ -85,31 +146,20 @@ impl Options {
     }
 }
 
-/// `--nid`, or the service NID of the targets that this host has, or its address towards the MGS, or its
-/// first address.
-pub fn choose_nid(o: &Options, labels: &[&Superblock]) -> Result<Nid, StartError> {
-    if let Some(n) = o.nid {
-        return Ok(n);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_start_serves_what_is_mounted_then() {
+        let words = |t: &str| t.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let args = words("--port 988 --report --mounted /a /mnt/a --abort-recov --mounted /b /mnt/b /c");
+        let now = [Mark::new("/b", "/mnt/b"), Mark::new("/d", "/mnt/d")];
+        assert_eq!(
+            Options::again(&args, &now),
+            words("--port 988 /c --mounted /b /mnt/b --mounted /d /mnt/d")
+        );
+        let o = Options::parse(&Options::again(&args, &now)).unwrap();
+        assert_eq!((o.marks(), o.dirs), (now.to_vec(), vec!["/c".to_string()]));
     }
-    let here = sys::host_addresses()
-        .map_err(|e| StartError::new(format!("cannot list this host's addresses: {e}")))?;
-    let service = labels.iter().flat_map(|l| &l.service_nids);
-    if let Some(n) = service.clone().find(|n| here.contains(&n.addr)) {
-        return Ok(*n);
-    }
-    if let Some(n) = service.clone().next() {
-        return Err(StartError::new(format!(
-            "this host has none of the targets' service NIDs ({n} …): run it where they are, or give --nid"
-        )));
-    }
-    let mgs = labels.iter().flat_map(|l| &l.mgs_nids).next();
-    if let Some(m) = mgs
-        && let Ok(addr) = sys::address_towards(m.addr)
-    {
-        return Ok(Nid { addr, net: m.net });
-    }
-    let first = here.iter().find(|a| !a.is_loopback()).or(here.first());
-    first
-        .map(|addr| Nid { addr: *addr, net: 0 })
-        .ok_or_else(|| StartError::new("this host has no address: give --nid"))
 }

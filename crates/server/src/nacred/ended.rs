@@ -46,16 +46,18 @@ pub struct StartError {
     pub text: String,
     /// Exit status.
     pub status: i32,
+    /// Another server of this host has its address: that one may take the target.
+    pub has_neighbour: bool,
 }
 
 impl StartError {
     pub fn new(text: impl Into<String>) -> StartError {
-        StartError { text: text.into(), status: 1 }
+        StartError { text: text.into(), status: 1, has_neighbour: false }
     }
 
     /// The disk said so: another start may believe what it has not written.
     pub fn disk(text: String) -> StartError {
-        StartError { text, status: DISK }
+        StartError { text, status: DISK, has_neighbour: false }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a target says of its disk: `osd-nacre.LABEL.*`.
 
+use super::history::{HasHistory, History, Room};
 use super::target::{Role, Target};
 use mds::Mdt;
 use model::Errno;
-use model::param::{Decl, Param, ParamInfo, Registry, Scope, Table, Tree};
+use model::param::{Decl, Param, ParamInfo, Registry, Scope, Table, Tree, Value};
 use model::quota::Enforced;
 use oss::Ost;
 use std::sync::Arc;
@@ -46,32 +47,14 @@ static TABLE: Table<Target> = Table {
 /// Of targets that hold data.
 static DATA: Table<Ost> = Table {
     scopes: &[Scope::OsdNacre],
-    params: &[
-        Param::shown(
-            Decl::gauge(
-                "nonrotational",
-                "",
-                "0: the host says that the disk has heads to move (hosts say so of virtual disks, too). If it has, read_cache_enable=1 and writethrough_cache_enable=1 are worth a trial.",
-            ),
-            |o, ()| (!o.cache_use().rotational).into(),
+    params: &[Param::shown(
+        Decl::gauge(
+            "nonrotational",
+            "",
+            "0: the host says that the disk has heads to move (hosts say so of virtual disks, too). If it has, read_cache_enable=1 and writethrough_cache_enable=1 are worth a trial.",
         ),
-        Param::atomic_flag(
-            Decl::flag(
-                "read_cache_enable",
-                false,
-                "1: what is read in pieces of 2 MiB and more stays in the host's memory from its first read on; 0: from its second. What is there is read from there in any case.",
-            ),
-            |o, ()| &o.cache_use().reads,
-        ),
-        Param::atomic_flag(
-            Decl::flag(
-                "writethrough_cache_enable",
-                false,
-                "1: what is written in pieces of 2 MiB and more stays in the host's memory for readers on other clients; 0: it goes to the disk directly.",
-            ),
-            |o, ()| &o.cache_use().writes,
-        ),
-    ],
+        |o, ()| (!o.cache_use().rotational).into(),
+    )],
 };
 
 /// Of targets that have names.
@@ -99,13 +82,66 @@ pub(super) fn declare(to: &mut Registry) {
     to.add(&DATA);
 }
 
+impl HasHistory for Target {
+    fn name(&self) -> String {
+        self.label()
+    }
+
+    fn folder(&self) -> &str {
+        &self.dir
+    }
+
+    fn history(&self) -> &History {
+        &self.history
+    }
+
+    fn room(&self) -> Option<Room> {
+        match &self.service {
+            Role::Mgs(_) => None,
+            Role::Mdt(m) => {
+                let s = mds::space(m);
+                Some(Room { files: s.files, files_free: s.files_free, bytes: s.total, bytes_free: s.free })
+            }
+            Role::Ost(o) => {
+                let s = o.disk_space();
+                Some(Room { files: s.files, files_free: s.files_free, bytes: s.total, bytes_free: s.free })
+            }
+        }
+    }
+
+    fn served(&self) -> (u64, u64) {
+        let label = self.label();
+        let name = match &self.service {
+            Role::Mgs(_) => return (0, 0),
+            Role::Mdt(_) => format!("mdt.{label}.md_stats"),
+            Role::Ost(_) => format!("obdfilter.{label}.stats"),
+        };
+        let tree = match &self.service {
+            Role::Mgs(_) => return (0, 0),
+            Role::Mdt(m) => m.params(&name),
+            Role::Ost(o) => o.params(&name),
+        };
+        let mut total = (0u64, 0u64);
+        for (_, _, value) in tree.values() {
+            let Value::Counters(c) = value else { continue };
+            for (_, s) in c.all().filter(|(d, _)| d.unit == "usecs" && !d.name.contains("enqueue")) {
+                total = (total.0.saturating_add(s.samples), total.1.saturating_add(s.sum));
+            }
+        }
+        total
+    }
+}
+
 impl Target {
-    fn osd_params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
+    pub(super) fn osd_params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
         let device = format!("osd-nacre.{}", self.label());
         let mut tree = Tree::matching(pattern);
         tree.add(&device, &TABLE, self);
         match &self.service {
-            Role::Ost(o) => tree.add(&device, &DATA, &**o),
+            Role::Ost(o) => {
+                tree.add(&device, &DATA, &**o);
+                tree.add(&device, &oss::CACHES, &**o);
+            }
             Role::Mdt(m) => tree.add(&device, &NAMES, m),
             _ => {}
         }

@@ -4,8 +4,8 @@
 use super::Node;
 use super::target::{Given, Refusal, Role, Target};
 use bytes::Bytes;
-use model::{Errno, Nid, TargetId};
-use rpc::{Import, ImportConfig, ImportHooks, ImportState};
+use model::{Errno, HostNid, Nid, TargetId};
+use rpc::{Import, ImportConfig, ImportHooks, ImportState, look_up};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,8 +17,7 @@ use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
 use wire::msg::register::{EXTRA_DOMAIN, EXTRA_TARGET_KEY, Register, RegisterReply};
 use wire::proof::{Claimant, Key};
-use world::World;
-use world::sync;
+use world::{World, select, sync};
 
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -26,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(5);
 struct Hooks {
     /// The session is new: targets have to be registered (again).
     reconnected: AtomicBool,
-    wake: sync::Notify,
+    wake: Arc<sync::Notify>,
     targets: Vec<Arc<Target>>,
 }
 
@@ -56,46 +55,81 @@ struct Link {
     import: Arc<Import>,
     hooks: Arc<Hooks>,
     targets: Vec<Arc<Target>>,
-    nid: Nid,
+    nids: Vec<Nid>,
 }
 
-/// Starts the session and its task, if the node has targets that want it.
-pub fn start(node: &Arc<Node>) {
+/// Where the MGS of a target is sought.
+fn mgs_of(node: &Node, label: &Superblock) -> Vec<HostNid> {
+    let own_mgs = node.targets().iter().any(|t| matches!(t.service, Role::Mgs(_)));
+    if own_mgs { node.nids.iter().map(|n| (*n).into()).collect() } else { label.mgs_nids.clone() }
+}
+
+/// Starts a session and its task for these targets, if any of them wants it.
+pub fn start(node: &Arc<Node>, targets: &[Arc<Target>]) {
     let targets: Vec<Arc<Target>> =
-        node.targets.iter().filter(|t| !matches!(t.service, Role::Mgs(_))).cloned().collect();
+        targets.iter().filter(|t| !matches!(t.service, Role::Mgs(_))).cloned().collect();
     let Some(first) = targets.first() else { return };
     let label = first.label_on_disk();
-    let own_mgs = node.targets.iter().any(|t| matches!(t.service, Role::Mgs(_)));
-    let nids = if own_mgs { vec![node.nid] } else { label.mgs_nids.clone() };
     let hooks = Arc::new(Hooks {
         reconnected: AtomicBool::new(false),
-        wake: sync::Notify::new(),
+        wake: Arc::default(),
         targets: targets.clone(),
     });
-    let import = Import::new(
-        node.world.clone(),
-        ImportConfig {
-            target: TargetId::MGT,
-            fsname: label.fsname.clone(),
-            nids,
-            port: node.options.port,
-            bind: Some(node.nid.addr),
-            client_uuid: node.world.random_uuid(),
-            client_name: format!("nacred {} with {}", admin::VERSION, first.label()),
-            slots: 4,
-            hooks: hooks.clone(),
-            adaptive: Arc::default(),
-        },
-    );
-    let link = Link { world: node.world.clone(), import, hooks, targets, nid: node.nid };
+    let import = session(node, &label, &first.label(), hooks.clone());
+    for t in &targets {
+        let first = t.follower.set(hooks.wake.clone());
+        assert!(first.is_ok(), "a target is registered by one session");
+    }
+    let link = Link { world: node.world.clone(), import, hooks, targets, nids: node.nids.clone() };
     node.world.spawn("registration", link.run());
 }
 
-/// Where a target may be found: here, then on the other nodes that its label names. With `--failnode` those
-/// do not include the one that it was made for, which registered before.
-fn homes(here: Nid, s: &Superblock) -> Vec<Nid> {
-    let mut all = vec![here];
-    all.extend(s.service_nids.iter().chain(&s.fail_nids));
+/// Targets were taken out: a session that has none any more ends.
+pub fn look_again(targets: &[Arc<Target>]) {
+    targets.iter().filter_map(|t| t.follower.get()).for_each(|f| f.notify_one());
+}
+
+/// What the label of a target says to the MGS, which is to find it at these addresses; and where it stands.
+pub(super) fn message(s: &Superblock, nids: Vec<Nid>) -> (Register, (u16, Vec<u8>)) {
+    let msg = Register {
+        fsname: s.fsname.clone(),
+        target: s.target,
+        fs_uuid: s.fs_uuid,
+        target_uuid: s.target_uuid,
+        nids,
+        epoch: s.epoch,
+        first_time: s.first_time,
+        replace: s.replace,
+        params: s.params.clone(),
+    };
+    (msg, (EXTRA_DOMAIN, model::domain::text(&s.domain).into_bytes()))
+}
+
+/// A session with the MGS for who speaks as `name`; it begins to look for it.
+pub(super) fn session(node: &Node, s: &Superblock, name: &str, hooks: Arc<dyn ImportHooks>) -> Arc<Import> {
+    let cfg = ImportConfig {
+        target: TargetId::MGT,
+        fsname: s.fsname.clone(),
+        nids: Vec::new(),
+        port: node.options.port,
+        bind: node.bind(),
+        networks: super::networks(&node.nids),
+        client_uuid: node.world.random_uuid(),
+        client_name: format!("nacred {} with {name}", admin::VERSION),
+        slots: 4,
+        hooks,
+        adaptive: Arc::default(),
+    };
+    let import = Import::new(node.world.clone(), cfg);
+    import.seek(mgs_of(node, s));
+    import
+}
+
+/// Where a target may be found: here, then on the other nodes that its label names, whose addresses are
+/// these. With `--failnode` those do not include the one that it was made for, which registered before.
+fn homes(here: &[Nid], others: &[Nid], s: &Superblock) -> Vec<Nid> {
+    let mut all = here.to_vec();
+    all.extend(others);
     if !s.fail_nids.is_empty()
         && let Ok(c) = postcard::from_bytes::<ConfigReply>(&s.config)
     {
@@ -103,16 +137,17 @@ fn homes(here: Nid, s: &Superblock) -> Vec<Nid> {
     }
     let mut seen = BTreeSet::new();
     all.retain(|n| seen.insert(*n));
-    assert_eq!(all.first(), Some(&here), "a target is sought first where it lives");
+    assert_eq!(all.first(), here.first(), "a target is sought first where it lives");
     all
 }
 
 impl Link {
     async fn run(self) {
         // Starts the session; what the hooks hear of this first connection is answered below.
-        let mut register = self.import.connected().await.is_ok();
+        select(self.import.connected(), self.hooks.wake.notified()).await;
         self.hooks.reconnected.store(false, Relaxed);
-        loop {
+        let mut register = true;
+        while !self.targets.iter().all(|t| t.taken_out.load(Relaxed)) {
             register |= self.hooks.reconnected.swap(false, Relaxed);
             let ok = if register { self.register_all().await } else { self.refresh().await };
             if ok {
@@ -126,7 +161,7 @@ impl Link {
 
     /// Those that were not taken out of the file system.
     fn served(&self) -> impl Iterator<Item = &Arc<Target>> {
-        self.targets.iter().filter(|t| !t.is_removed())
+        self.targets.iter().filter(|t| !t.is_removed() && !t.taken_out.load(Relaxed))
     }
 
     async fn register_all(&self) -> bool {
@@ -138,20 +173,22 @@ impl Link {
         all
     }
 
+    /// The configuration has addresses: those that the names of its other nodes have now.
+    async fn others(&self, s: &Superblock) -> Vec<Nid> {
+        let hosts: Vec<HostNid> = s.service_nids.iter().chain(&s.fail_nids).cloned().collect();
+        let found = look_up(&self.world, &hosts).await;
+        for (host, why) in &found.unknown {
+            tracing::warn!(
+                "clients will not look for {} at {host} until it registers again: {why}",
+                s.target.label(&s.fsname)
+            );
+        }
+        found.nids
+    }
+
     async fn register(&self, t: &Arc<Target>) -> bool {
         let s = t.label_on_disk();
-        let msg = Register {
-            fsname: s.fsname.clone(),
-            target: s.target,
-            fs_uuid: s.fs_uuid,
-            target_uuid: s.target_uuid,
-            nids: homes(self.nid, &s),
-            epoch: s.epoch,
-            first_time: s.first_time,
-            replace: s.replace,
-            params: s.params.clone(),
-        };
-        let placed = (EXTRA_DOMAIN, model::domain::text(&s.domain).into_bytes());
+        let (msg, placed) = message(&s, homes(&self.nids, &self.others(&s).await, &s));
         let ctx = RequestContext { extra: vec![placed.clone()], ..RequestContext::default() };
         let mut done = self.import.call(ctx, msg.clone(), Bytes::new()).await.map(|r| r.reply);
         if let (Err(Errno::ENOKEY), Some(key)) = (&done, s.key) {
@@ -208,7 +245,10 @@ impl Link {
                 false
             }
             Err(e) => {
-                tracing::error!(
+                model::event!(
+                    ERROR,
+                    RegistrationRefused,
+                    t.label(),
                     "{}: the MGS refuses to register it: {e}; trying again every {RETRY:?}",
                     t.label()
                 );
@@ -232,7 +272,7 @@ impl Link {
             return false;
         }
         if !t.registered.swap(true, Relaxed) {
-            tracing::info!("{} is registered with the MGS", t.label());
+            model::event!(INFO, TargetRegistered, t.label(), "{} is registered with the MGS", t.label());
         }
         true
     }
@@ -281,13 +321,14 @@ mod tests {
     fn a_target_is_sought_where_it_lives_and_then_where_it_may_go() {
         let nid = |n: u8| Nid { addr: [10, 0, 0, n].into(), net: 0 };
         let mut s = Superblock::fresh(TargetId::ost(1), "demo".into(), [3; 16]);
-        assert_eq!(homes(nid(1), &s), [nid(1)]);
-        s.service_nids = vec![nid(1), nid(2)];
-        assert_eq!(homes(nid(1), &s), [nid(1), nid(2)]);
-        assert_eq!(homes(nid(2), &s), [nid(2), nid(1)]);
+        assert_eq!(homes(&[nid(1)], &[], &s), [nid(1)]);
+        let both = [nid(1), nid(2)];
+        assert_eq!(homes(&[nid(1)], &both, &s), [nid(1), nid(2)]);
+        assert_eq!(homes(&[nid(2)], &both, &s), [nid(2), nid(1)]);
         // The form that names only the others.
-        (s.service_nids, s.fail_nids) = (vec![], vec![nid(2), nid(3)]);
-        assert_eq!(homes(nid(1), &s), [nid(1), nid(2), nid(3)]);
+        let others = [nid(2), nid(3)];
+        s.fail_nids = others.map(HostNid::from).to_vec();
+        assert_eq!(homes(&[nid(1)], &others, &s), [nid(1), nid(2), nid(3)]);
         let entry = TargetEntry {
             target: s.target,
             target_uuid: [1; 16],
@@ -305,6 +346,6 @@ mod tests {
             extra: Vec::new(),
         };
         s.config = postcard::to_stdvec(&config).unwrap();
-        assert_eq!(homes(nid(2), &s), [nid(2), nid(3), nid(1)]);
+        assert_eq!(homes(&[nid(2)], &others, &s), [nid(2), nid(3), nid(1)]);
     }
 }

@@ -4,7 +4,7 @@ use super::{control, osd};
 use model::param::Registry;
 
 /// All declarations.
-pub(super) fn all() -> Registry {
+pub(crate) fn all() -> Registry {
     let mut all = Registry::default();
     client::declare(&mut all);
     mds::declare(&mut all);
@@ -13,6 +13,7 @@ pub(super) fn all() -> Registry {
     mgs::declare(&mut all);
     osd::declare(&mut all);
     control::declare(&mut all);
+    all.add(&model::debug::TABLE);
     all
 }
 
@@ -20,8 +21,9 @@ pub(super) fn all() -> Registry {
 mod tests {
     use super::*;
     use model::Errno;
+    use model::metrics::{Names, names_of};
     use model::param::Declared;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn each_name_is_declared_once() {
@@ -33,6 +35,52 @@ mod tests {
         assert_eq!(twice, ["version"]);
         assert!(names.len() > 100, "{} names", names.len());
         assert!(all.all().iter().all(|d| !d.decl.help.is_empty()));
+    }
+
+    /// Names of metrics in a text.
+    fn metrics_in(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|w| w.starts_with("nacre_")).collect()
+    }
+
+    #[test]
+    fn each_number_has_a_metric_of_its_own() {
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for d in all().all() {
+            let Some(Names::One(name)) = names_of(d) else { continue };
+            let other = names.insert(name.clone(), d.name());
+            assert_eq!(other, None, "{name} is of {} as well", d.name());
+        }
+        assert!(names.len() > 60 && names.contains_key("nacre_osc_checksum_errors_total"), "{names:?}");
+    }
+
+    #[test]
+    fn dashboards_and_rules_ask_for_what_the_registry_has() {
+        let known: Vec<Names> = all().all().iter().filter_map(names_of).collect();
+        let is_known = |w: &str| {
+            known.iter().any(|n| match n {
+                Names::One(name) => name == w,
+                Names::Beginning(begin) => w.starts_with(begin.as_str()),
+            })
+        };
+        // Of no parameter, and told by what was counted.
+        let others = ["nacre_target_", "nacre_healthy", "nacre_metrics_left_out"];
+        let texts = [
+            include_str!("../../../../deploy/prometheus/nacre-rules.yml"),
+            include_str!("../../../../deploy/prometheus/nacre-rules-test.yml"),
+            include_str!("../../../../deploy/grafana/overview.json"),
+            include_str!("../../../../deploy/grafana/mdt.json"),
+            include_str!("../../../../deploy/grafana/ost.json"),
+            include_str!("../../../../deploy/grafana/client.json"),
+            include_str!("../../../../deploy/grafana/job.json"),
+            include_str!("../../../../deploy/grafana/recovery.json"),
+        ];
+        let asked: BTreeSet<&str> = texts.iter().flat_map(|t| metrics_in(t)).collect();
+        assert!(asked.len() > 40, "{asked:?}");
+        for w in asked {
+            let told = w.ends_with("_bucket") || others.iter().any(|o| w.starts_with(o));
+            assert!(told || is_known(w), "nothing tells {w}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub fn clash(labels: &[super::target::Label]) -> Option<super::ended::StartError
 impl Node {
     /// The MGS, if it is active here.
     pub fn mgs(&self) -> Option<Arc<Mgs>> {
-        let own = self.targets.iter().find_map(|t| match &t.service {
+        let own = self.targets().iter().find_map(|t| match &t.service {
             super::target::Role::Mgs(m) => Some(m.clone()),
             _ => None,
         });

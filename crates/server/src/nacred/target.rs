@@ -2,18 +2,21 @@
 
 use super::check::Checks;
 use super::ended::{StartError, Why};
+use super::history::History;
+use super::views::Views;
 use admin::command::mkfs::MGT_SUBDIR;
 use mgs::Mgs;
 use model::changelog::Order;
+use model::maintenance::Maintenance;
 use model::mutex::Mutex;
 use model::param::ParamInfo;
-use model::{Errno, Nid, TargetKind, TargetMark};
+use model::{Errno, Nid, TargetId, TargetKind, TargetMark};
 use oss::{Ost, OstConfig};
 use rpc::nrs::Nrs;
 use rpc::server::recovery::Recovery;
 use rpc::{Peers, Service};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::format::{INCOMPAT_CHANGELOG, INCOMPAT_COMPONENTS, RO_COMPAT_BLOCK_SUMS, Superblock, TargetLock};
 use store::mmp::{Heartbeat, Times, Who};
@@ -24,6 +27,8 @@ use wire::proof::Key;
 use world::faulty::DiskFaults;
 use world::future::join_all;
 use world::gate::GatedDisk;
+use world::pause::DiskPause;
+use world::sync::Notify;
 use world::sys::{self, files, mounts};
 use world::{BoxFuture, World};
 
@@ -37,11 +42,12 @@ pub struct Label {
     lock: TargetLock,
 }
 
-/// With a disk of which an administrator may order errors.
-fn with_faults(world: &World) -> (World, Arc<DiskFaults>) {
-    let faults = Arc::new(DiskFaults::default());
-    let disk = Arc::new(GatedDisk::new(world.disk.clone(), faults.clone()));
-    (World { disk, ..world.clone() }, faults)
+/// With a disk of which an administrator may order errors, and that he may stop for a moment.
+fn with_gates(world: &World) -> (World, Arc<DiskFaults>, Arc<DiskPause>) {
+    let (faults, pause) = (Arc::new(DiskFaults::default()), Arc::new(DiskPause::default()));
+    let paused = Arc::new(GatedDisk::new(world.disk.clone(), pause.clone()));
+    let disk = Arc::new(GatedDisk::new(paused, faults.clone()));
+    (World { disk, ..world.clone() }, faults, pause)
 }
 
 impl Label {
@@ -58,7 +64,9 @@ impl Label {
 struct Hold {
     heartbeat: Heartbeat,
     faults: Arc<DiskFaults>,
-    _lock: TargetLock,
+    pause: Arc<DiskPause>,
+    /// `None`: it was let go.
+    lock: Mutex<Option<TargetLock>>,
 }
 
 /// A folder that nobody else can be using.
@@ -120,10 +128,18 @@ pub struct Target {
     pub refused: Mutex<Option<Refusal>>,
     /// It is served no more, though its process goes on with others.
     pub taken_out: AtomicBool,
+    /// Wakes who follows the configuration for it.
+    pub follower: OnceLock<Arc<Notify>>,
     /// `nacre fsck --online`.
     pub checks: Checks,
+    /// `nacre backup`.
+    pub views: Views,
+    /// `nacre history`.
+    pub history: History,
     /// Errors of its disk that were ordered.
     pub faults: Arc<DiskFaults>,
+    /// Its disk, stopped for a moment (`nacre snapshot`). Of the folder, as the lock is.
+    pub pause: Arc<DiskPause>,
     /// Shared by an MDT and the MGT in its folder, as the lock is.
     hold: Arc<Hold>,
 }
@@ -163,10 +179,11 @@ fn holder_is_dead(refusal: &str) -> bool {
 }
 
 /// Reads and locks all folders, or none: the first obstacle is the error. Who holds one has `patience` to
-/// end.
+/// end. `served`: the folders that the daemon has already.
 pub async fn read_labels(
     world: &World,
     dirs: &[String],
+    served: &[(String, Superblock)],
     patience: Duration,
 ) -> Result<Vec<Label>, StartError> {
     let mut out: Vec<Label> = Vec::new();
@@ -178,16 +195,18 @@ pub async fn read_labels(
             .ok_or_else(|| StartError::new(format!("cannot use target '{d}': its path is not UTF-8")))?;
         let superblock = Superblock::read(world, dir).map_err(|e| words(dir, &e))?;
         superblock.check_writable(dir).map_err(|e| words(dir, &e))?;
-        if let Some(other) = out.iter().find(|l| clash(&l.superblock, &superblock)) {
+        let others = out.iter().map(|l| (&l.dir, &l.superblock));
+        let others = || others.clone().chain(served.iter().map(|(dir, s)| (dir, s)));
+        if let Some((other, _)) = others().find(|(_, s)| clash(s, &superblock)) {
             return Err(StartError::new(format!(
-                "targets '{}' and '{dir}' are both {} of file system '{}': one daemon serves one of each",
-                other.dir, superblock.target, superblock.fsname
+                "targets '{other}' and '{dir}' are both {} of file system '{}': one daemon serves one of each",
+                superblock.target, superblock.fsname
             )));
         }
-        if let Some(other) = out.iter().find(|l| other_fs(&l.superblock, &superblock)) {
+        if let Some((other, s)) = others().find(|(_, s)| other_fs(s, &superblock)) {
             return Err(StartError::new(format!(
-                "target '{dir}' belongs to file system '{}', '{}' to '{}': serve them with a nacred each",
-                superblock.fsname, other.dir, other.superblock.fsname
+                "target '{dir}' belongs to file system '{}', '{other}' to '{}': serve them with a nacred each, at an address of its own (--nid, mount -o nid=)",
+                superblock.fsname, s.fsname
             )));
         }
         let lock = take_lock(world, dir, patience).await.map_err(|e| words(dir, &e))?;
@@ -199,6 +218,9 @@ pub async fn read_labels(
 }
 
 fn clash(a: &Superblock, b: &Superblock) -> bool {
+    if !a.target.is_assigned() {
+        return false;
+    }
     let mgs = |s: &Superblock| s.with_mgt || s.target.kind == TargetKind::Mgt;
     a.target == b.target || (mgs(a) && mgs(b))
 }
@@ -221,14 +243,14 @@ pub async fn hold(
 ) -> Result<Vec<Held>, StartError> {
     let wanted = labels.len();
     let taken = labels.into_iter().map(|l| -> BoxFuture<Result<Held, StartError>> {
-        let (host, (w, faults)) = (world.clone(), with_faults(world));
+        let (host, (w, faults, pause)) = (world.clone(), with_gates(world));
         Box::pin(async move {
             let who = Who::holding(&w, &l.lock);
             let heartbeat = Heartbeat::take_within(&w, &l.dir, who, times, patience).await;
             let heartbeat = heartbeat.map_err(|e| words(&l.dir, &e))?;
             // Whoever was waited for may have raised the epoch meanwhile.
             let superblock = Superblock::read(&w, &l.dir).map_err(|e| words(&l.dir, &e))?;
-            let hold = Hold { heartbeat, faults, _lock: l.lock };
+            let hold = Hold { heartbeat, faults, pause, lock: Mutex::new(Some(l.lock)) };
             Ok(Held { dir: l.dir, superblock, world: w, host, hold })
         })
     });
@@ -245,9 +267,26 @@ pub async fn hold(
     Err(first)
 }
 
+impl Held {
+    pub fn label(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// The MGS gave it an index.
+    pub fn assign(&mut self, target: TargetId) -> Result<(), StartError> {
+        assert!(!self.superblock.target.is_assigned() && target.is_assigned(), "an index is given once");
+        self.superblock.target = target;
+        self.superblock.write(&self.world, &self.dir).map_err(|e| words(&self.dir, &e))
+    }
+}
+
 /// Raises the epoch, recovers the database and makes the service; two of them for an MDT's folder with an
 /// MGT.
-pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, StartError> {
+pub async fn open(held: Held, nids: &[Nid], port: u16) -> Result<Vec<Arc<Target>>, StartError> {
     let Held { dir, mut superblock, world, host, hold } = held;
     let world = &world;
     let hold = Arc::new(hold);
@@ -275,7 +314,7 @@ pub async fn open(held: Held, nid: Nid, port: u16) -> Result<Vec<Arc<Target>>, S
     }
     let t = match superblock.target.kind {
         TargetKind::Mgt => open_mgt(world, &dir, &superblock, &hold).await?,
-        TargetKind::Mdt => open_mdt(world, &dir, superblock, &hold, nid, port).await?,
+        TargetKind::Mdt => open_mdt(world, &dir, superblock, &hold, nids, port).await?,
         TargetKind::Ost => open_ost(world, &host, &dir, superblock, &hold).await?,
     };
     out.push(t);
@@ -308,8 +347,12 @@ fn target(
         superblock: Mutex::new(s),
         refused: Mutex::new(None),
         taken_out: AtomicBool::new(false),
+        follower: OnceLock::new(),
         checks: Checks::default(),
+        views: Views::default(),
+        history: History::default(),
         faults: hold.faults.clone(),
+        pause: hold.pause.clone(),
         hold: hold.clone(),
     })
 }
@@ -331,7 +374,7 @@ async fn open_mdt(
     dir: &str,
     s: Superblock,
     hold: &Arc<Hold>,
-    nid: Nid,
+    nids: &[Nid],
     port: u16,
 ) -> Result<Arc<Target>, StartError> {
     let db = open_db(world, dir, s.epoch, hold).await?;
@@ -341,8 +384,13 @@ async fn open_mdt(
         index: s.target.index,
         dir: dir.to_string(),
         port,
-        bind: Some(nid.addr),
+        bind: super::bind(nids),
+        networks: super::networks(nids),
     };
+    if s.replace {
+        let made = mds::format_successor(world, &db);
+        made.map_err(|e| StartError::new(format!("cannot use target '{dir}': {e}")))?;
+    }
     let mdt = mds::Mdt::open(world.clone(), db.clone(), peers.clone(), cfg)
         .map_err(|e| StartError::new(format!("cannot use target '{dir}': {e}")))?;
     let t = target(dir, Role::Mdt(mdt), peers, db, s, hold);
@@ -517,6 +565,7 @@ impl Target {
             Role::Mdt(m) => return m.set_config(c.clone()),
             Role::Ost(o) => o,
         };
+        o.set_maintenance(Maintenance::of(&c.params, &c.fsname), Some(c.version));
         for (name, value) in &c.params {
             let done = match self.set_lasting_osd_params(name, value) {
                 Err(Errno::ENOENT) => o.set_params(name, value).map(drop),
@@ -642,6 +691,16 @@ impl Target {
     /// After all targets of its folder stopped: the next server need not wait.
     pub async fn leave(&self) {
         self.hold.heartbeat.leave().await;
+    }
+
+    /// After that: whoever wants the folder has it.
+    pub fn let_go(&self) {
+        self.hold.lock.lock().take();
+    }
+
+    /// Whether it lies in this folder: the MGT of an MDT's lies below it.
+    pub fn is_in(&self, folder: &str) -> bool {
+        self.dir == folder || self.dir.strip_prefix(folder) == Some(&format!("/{MGT_SUBDIR}"))
     }
 }
 

@@ -3,12 +3,16 @@
 use super::{Result, UpError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use world::sys::files::{self, FileLock};
 
 const VERSION: u32 = 1;
 const FILE: &str = "cluster.json";
+/// Where the metrics are, for Prometheus (`file_sd_configs`).
+const METRICS_FILE: &str = "metrics.json";
+/// So many mounts tell theirs: their addresses are the last ones of the block.
+const MOUNTS_TOLD_MAX: usize = 50;
 
 /// One file system of this machine. Node 0 has MGT and MDT0000, node i OST i−1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,12 @@ pub struct Cluster {
     /// Mount options of last time.
     #[serde(default)]
     pub options: String,
+    /// Port of the metrics of servers and mounts, if they tell any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<u16>,
+    /// Port of the console, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dashboard: Option<u16>,
     #[serde(skip)]
     pub dir: PathBuf,
 }
@@ -71,6 +81,8 @@ impl Cluster {
             removed: BTreeSet::new(),
             mounts: Vec::new(),
             options: String::new(),
+            metrics: None,
+            dashboard: None,
             dir,
         }
     }
@@ -171,6 +183,43 @@ impl Cluster {
         all
     }
 
+    /// Where a node's metrics are, if they are told.
+    pub fn metrics_of(&self, n: &Node) -> Option<SocketAddr> {
+        self.metrics.map(|port| SocketAddr::new(n.addr.into(), port))
+    }
+
+    /// The same of a mount by its place among them.
+    pub fn metrics_of_mount(&self, number: usize) -> Option<SocketAddr> {
+        let from_end = u32::try_from(number).ok().filter(|n| (*n as usize) < MOUNTS_TOLD_MAX)?;
+        let addr = Ipv4Addr::from(u32::from(self.block) + 254 - from_end);
+        assert!(addr > self.address(self.osts), "mounts and servers have addresses of their own");
+        self.metrics.map(|port| SocketAddr::new(addr.into(), port))
+    }
+
+    /// Where the console is, if there is one.
+    pub fn dashboard_at(&self) -> Option<SocketAddr> {
+        self.dashboard.map(|port| SocketAddr::new(self.address(0).into(), port))
+    }
+
+    /// Names them for Prometheus, or takes that away.
+    pub fn save_metrics(&self) -> Result<()> {
+        let path = self.dir.join(METRICS_FILE);
+        if self.metrics.is_none() {
+            return match files::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    Err(UpError::io("cannot remove", &path, &e))
+                }
+                _ => Ok(()),
+            };
+        }
+        let nodes = self.nodes();
+        let mut all: Vec<SocketAddr> = nodes.iter().filter_map(|n| self.metrics_of(n)).collect();
+        all.extend((0..self.mounts.len()).filter_map(|i| self.metrics_of_mount(i)));
+        let doc = serde_json::json!([{"targets": all, "labels": {"job": "nacre", "fsname": self.fsname}}]);
+        files::replace(&path, format!("{doc:#}\n").as_bytes())
+            .map_err(|e| UpError::io("cannot write", &path, &e))
+    }
+
     /// First column of /proc/mounts.
     pub fn source(&self) -> String {
         format!("{}@tcp:/{}", self.address(0), self.fsname)
@@ -182,11 +231,32 @@ impl Cluster {
 
     /// Names that `nacre up` makes in its folder.
     pub fn own_names(&self) -> Vec<String> {
-        let mut out = vec![FILE.to_string(), "up.lock".to_string(), "log".to_string()];
+        let mut out =
+            vec![FILE.to_string(), METRICS_FILE.to_string(), "up.lock".to_string(), "log".to_string()];
+        out.push(super::rootless::RUN.to_string());
         out.extend(super::watch::OWN_NAMES.map(String::from));
+        out.push(super::dashboard::OWN_NAME.to_string());
         for n in self.nodes_ever() {
             out.extend(n.dirs.iter().filter_map(|d| Some(d.file_name()?.to_string_lossy().into_owned())));
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_mounts_tell_their_metrics_at_addresses_of_their_own() {
+        let mut c = Cluster::new("/d".into(), "demo".into(), Ipv4Addr::new(127, 1, 2, 0), 200);
+        assert_eq!((c.metrics_of(&c.nodes()[0]), c.metrics_of_mount(0)), (None, None));
+        c.metrics = Some(9169);
+        let mut all: BTreeSet<SocketAddr> = c.nodes().iter().filter_map(|n| c.metrics_of(n)).collect();
+        assert_eq!(all.len(), 201);
+        all.extend((0..MOUNTS_TOLD_MAX + 1).filter_map(|i| c.metrics_of_mount(i)));
+        assert_eq!(all.len(), 201 + MOUNTS_TOLD_MAX);
+        assert!(all.iter().all(|a| a.ip().is_loopback() && a.port() == 9169));
+        assert_eq!(c.metrics_of_mount(0).map(|a| a.to_string()).as_deref(), Some("127.1.2.254:9169"));
     }
 }

@@ -2,7 +2,9 @@
 
 use super::cluster::{self, Cluster};
 use super::probe::{self, Processes};
-use super::{Result, UpError, watch};
+use super::{Result, UpError, dashboard, rootless, watch};
+use crate::nacred::snapshot;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use world::sys::mounts::{self, Unmount};
@@ -10,6 +12,7 @@ use world::sys::process::{self, SIGKILL, SIGTERM};
 use world::sys::{Deadline, files};
 
 const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(5);
 const SERVER_PATIENCE: Duration = Duration::from_secs(25);
 
 /// Exit status when a mount is in use.
@@ -47,6 +50,43 @@ fn unmount(c: &Cluster, m: &Path, force: bool) -> Result<bool> {
     if Deadline::after(CLIENT_PATIENCE).wait_for(|| (!process::alive(pid)).then_some(())).is_none() {
         // Out of sight already; what it still holds is given up.
         let _ = process::kill(pid, SIGKILL);
+    }
+    Ok(true)
+}
+
+/// The servers of snapshots that are mounted: pid, and the snapshot's name.
+fn servers_of_snapshots(c: &Cluster) -> BTreeMap<u32, String> {
+    let mut found = BTreeMap::new();
+    for dir in c.nodes().into_iter().flat_map(|n| n.dirs) {
+        let all = dir.join(store::snapshot::FOLDER);
+        // Most targets have no snapshots, and no such folder.
+        for name in files::list(&all).unwrap_or_default() {
+            let pid = all.join(&name).to_str().and_then(snapshot::server_of);
+            found.extend(pid.map(|pid| (pid, name)));
+        }
+    }
+    found
+}
+
+/// False if a snapshot is mounted, which only `force` ends.
+fn stop_snapshots(c: &Cluster, force: bool) -> Result<bool> {
+    let all = servers_of_snapshots(c);
+    if let (false, Some((pid, name))) = (force, all.first_key_value()) {
+        eprintln!(
+            "nacre down: snapshot '{name}' is mounted (its server is process {pid}): unmount it where it is in use, then"
+        );
+        eprintln!("  lctl snapshot_umount -F {} -n {name}, or use 'nacre down --force'", c.fsname);
+        return Ok(false);
+    }
+    for (pid, name) in all {
+        let _ = process::kill(pid, SIGTERM);
+        let ends = |patience| Deadline::after(patience).wait_for(|| (!process::alive(pid)).then_some(()));
+        if ends(SNAPSHOT_PATIENCE).is_none() {
+            // Nobody changes a snapshot: there is nothing to lose.
+            let _ = process::kill(pid, SIGKILL);
+            let text = format!("the server of snapshot '{name}' (pid {pid}) cannot be killed");
+            ends(CLIENT_PATIENCE).ok_or_else(|| UpError::new(text))?;
+        }
     }
     Ok(true)
 }
@@ -92,6 +132,10 @@ fn stop_servers(c: &Cluster, force: bool) -> Result<()> {
 pub fn down(dir: &Path, force: bool, say: bool) -> Result<i32> {
     let c = Cluster::require(dir)?;
     let _lock = cluster::lock(&c.dir)?;
+    dashboard::end(&c)?;
+    if !stop_snapshots(&c, force)? {
+        return Ok(BUSY);
+    }
     let mut busy = false;
     for m in probe::mounts_of(&c).iter().rev() {
         busy |= !unmount(&c, m, force)?;
@@ -101,6 +145,7 @@ pub fn down(dir: &Path, force: bool, say: bool) -> Result<i32> {
     }
     watch::end(&c)?;
     stop_servers(&c, force)?;
+    rootless::forget(&c.dir);
     if say {
         println!("File system '{}' is down; its files stay in {}", c.fsname, c.dir.display());
     }

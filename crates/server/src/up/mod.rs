@@ -1,17 +1,25 @@
-//! `nacre up`, `down`, `status`, `wipe`: a whole file system on this machine, from the same parts and over
-//! the same sockets as on many.
+//! `nacre up`, `down`, `status`, `shell`, `wipe`: a whole file system on this machine, from the same parts
+//! and over the same sockets as on many.
 
 mod address;
 mod cluster;
+mod dashboard;
 mod down;
 pub mod probe;
+mod rootless;
 mod start;
 mod status;
 mod watch;
 
 use clap::Parser;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// `model::metrics::PORT_DEFAULT`, as clap wants it.
+const METRICS_PORT: &str = "9169";
+
+/// The same of the console's.
+const DASHBOARD_PORT: &str = "9170";
 
 /// What a command could not do, in words for its user.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +62,15 @@ pub struct UpArgs {
     /// Mount options, as for mount.nacre
     #[arg(short = 'o', long)]
     pub options: Option<String>,
+    /// Each server that it starts tells its metrics at its own loopback address, each mount at one of its
+    /// own, at this port (9169); DIR/metrics.json names them for Prometheus. 0: not any more. What runs
+    /// already does so from its next start on
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = METRICS_PORT)]
+    pub metrics: Option<u16>,
+    /// Starts the console in the browser as well (nacre-dashboard(8)), at the first server's loopback address
+    /// and this port (9170), with a token for whoever may read DIR/dashboard/operator.token. 0: not any more
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = DASHBOARD_PORT)]
+    pub dashboard: Option<u16>,
     /// Leaves nothing behind that starts again what was killed
     #[arg(long)]
     pub no_watch: bool,
@@ -94,6 +111,19 @@ pub struct WatchArgs {
     pub dir: PathBuf,
 }
 
+/// Runs a command, or a shell, where a file system of 'nacre up' is seen; without root its mounts are seen
+/// nowhere else
+#[derive(Parser, Debug)]
+#[command(name = "nacre shell", bin_name = "nacre shell")]
+pub struct ShellArgs {
+    /// Folder that was given to `nacre up` [default: the one of yours that is up]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// What to run, behind '--' if it has options [default: $SHELL]
+    #[arg(trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
 /// Removes a file system with all its files
 #[derive(Parser, Debug)]
 #[command(name = "nacre wipe", bin_name = "nacre wipe")]
@@ -122,16 +152,41 @@ fn command<A: Parser>(name: &str, args: &[OsString], run: impl FnOnce(A) -> Resu
     }
 }
 
+/// The command as it is given to this program once more.
+fn again(command: &str, args: &[OsString]) -> Vec<OsString> {
+    std::iter::once(command.into()).chain(args.iter().cloned()).collect()
+}
+
+/// Does a command on a folder where its file system runs.
+fn there(dir: &Path, words: &[OsString], make: bool, here: impl FnOnce() -> Result<i32>) -> Result<i32> {
+    match rootless::instead(dir, words, make)? {
+        Some(code) => Ok(code),
+        None => here(),
+    }
+}
+
 pub fn main_up(args: &[OsString]) -> i32 {
-    command("nacre up", args, start::up)
+    let words = again("up", args);
+    command("nacre up", args, |a: UpArgs| there(&a.dir.clone(), &words, true, || start::up(a)))
 }
 
 pub fn main_down(args: &[OsString]) -> i32 {
-    command("nacre down", args, |a: DownArgs| down::down(&a.dir, a.force, true))
+    let words = again("down", args);
+    let run = |a: DownArgs| there(&a.dir, &words, false, || down::down(&a.dir, a.force, true));
+    command("nacre down", args, run)
 }
 
 pub fn main_status(args: &[OsString]) -> i32 {
-    command("nacre status", args, |a: StatusArgs| status::status(a.dir.as_deref(), a.json))
+    let words = again("status", args);
+    let run = |a: StatusArgs| match a.dir.as_deref() {
+        Some(dir) => there(dir, &words, false, || status::status(Some(dir), a.json)),
+        None => status::status(None, a.json),
+    };
+    command("nacre status", args, run)
+}
+
+pub fn main_shell(args: &[OsString]) -> i32 {
+    command("nacre shell", args, |a: ShellArgs| rootless::shell(a.dir.as_deref(), &a.command))
 }
 
 pub fn main_watch(args: &[OsString]) -> i32 {
@@ -139,5 +194,6 @@ pub fn main_watch(args: &[OsString]) -> i32 {
 }
 
 pub fn main_wipe(args: &[OsString]) -> i32 {
-    command("nacre wipe", args, |a: WipeArgs| down::wipe(&a.dir))
+    let words = again("wipe", args);
+    command("nacre wipe", args, |a: WipeArgs| there(&a.dir, &words, false, || down::wipe(&a.dir)))
 }

@@ -3,9 +3,10 @@
 use super::cluster::{Cluster, Node};
 use super::watch;
 use admin::local::{Daemon, DaemonStatus, FSTYPE};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use world::sys::{self, mounts, process};
+use world::sys::{self, files, mounts, process};
 
 /// Our processes on this host, looked at once: (pid, command line).
 pub struct Processes(Vec<(u32, Vec<String>)>);
@@ -29,16 +30,28 @@ impl Processes {
         hit.map(|(pid, _)| *pid)
     }
 
-    /// The nacred that serves this folder.
+    /// The nacred that serves this folder. It may have been started before the folder was there, with another
+    /// path to it.
     pub fn server(&self, dir: &Path) -> Option<u32> {
-        let dir = dir.to_str()?;
-        self.find("nacred", |a| a.iter().any(|x| x == dir))
+        let name = dir.to_str()?;
+        let same = |x: &str| x.starts_with('/') && files::canonical(x).is_ok_and(|c| c == dir);
+        self.find("nacred", |a| a.iter().any(|x| x == name || same(x)))
     }
 
     /// What looks after a file system that `nacre up` started.
     pub fn watcher(&self, dir: &Path) -> Option<u32> {
         let dir = dir.to_str()?;
         self.find(watch::NAME, |a| a.iter().any(|x| x == dir))
+    }
+
+    /// Folders of `nacre up` that any of those has that fit.
+    pub fn folders(&self, fits: impl Fn(&u32) -> bool) -> BTreeSet<PathBuf> {
+        let of = |a: &[String]| match a[0].ends_with(watch::NAME) {
+            true => a.iter().skip_while(|x| *x != "--dir").nth(1).map(PathBuf::from),
+            false => a.last().and_then(|d| Some(Path::new(d).parent()?.to_path_buf())),
+        };
+        let servers = self.0.iter().filter(|(_, a)| !a[0].ends_with("mount.nacre"));
+        servers.filter(|(pid, _)| fits(pid)).filter_map(|(_, a)| of(a)).collect()
     }
 
     /// The client daemon of a mount.

@@ -2,13 +2,13 @@
 
 use super::cluster::{self, Cluster, Node};
 use super::probe::Processes;
-use super::{Result, UpArgs, UpError, address, probe, watch};
+use super::{Result, UpArgs, UpError, address, dashboard, probe, rootless, watch};
 use crate::mount::{self, MountRequest};
 use crate::nacred::ended;
 use crate::{links, log};
 use admin::command::mkfs;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::{Nid, TargetId};
+use model::{HostNid, Nid, TargetId};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -61,15 +61,21 @@ impl Progress {
 
 pub fn up(a: UpArgs) -> Result<i32> {
     if world::sys::euid() != 0 {
-        return Err(UpError::new("mounting and port 988 need root: run it as root"));
+        let text = format!(
+            "'{}' has a server that an ordinary user started without namespaces: end it first",
+            a.dir.display()
+        );
+        return Err(UpError::new(text));
     }
     check_fuse()?;
+    rootless::loopback()?;
     files::create_dir_all(&a.dir).map_err(|e| UpError::io("cannot make", &a.dir, &e))?;
     let dir = files::canonical(&a.dir).map_err(|e| UpError::io("cannot use", &a.dir, &e))?;
     if dir.to_str().is_none() {
         return Err(UpError::new(format!("'{}' is not UTF-8: choose another folder", dir.display())));
     }
     let _lock = cluster::lock(&dir)?;
+    rootless::check_here(&dir)?;
     let (world, _runtime) =
         world::real::start(1).map_err(|e| UpError::new(format!("cannot start threads: {e}")))?;
     let progress = Progress::new(a.quiet);
@@ -118,6 +124,12 @@ fn prepare(world: &World, a: &UpArgs, dir: &Path) -> Result<Cluster> {
         return Err(UpError::new(text));
     }
     c.osts = c.osts.max(a.osts.unwrap_or(0));
+    if let Some(port) = a.metrics {
+        c.metrics = Some(port).filter(|p| *p != 0);
+    }
+    if let Some(port) = a.dashboard {
+        c.dashboard = Some(port).filter(|p| *p != 0);
+    }
     if let Some(o) = &a.options {
         mount::check_options(o).map_err(UpError)?;
         c.options.clone_from(o);
@@ -166,7 +178,7 @@ fn label_of(world: &World, c: &Cluster, dir: &Path) -> Superblock {
         None => TargetId::mdt(0),
     };
     let mgt = target == TargetId::MGT;
-    let mgs = Nid { addr: c.address(0).into(), net: 0 };
+    let mgs = HostNid::from(Nid { addr: c.address(0).into(), net: 0 });
     let fsname = if mgt { String::new() } else { c.fsname.clone() };
     Superblock {
         mgs_nids: if mgt { Vec::new() } else { vec![mgs] },
@@ -223,14 +235,14 @@ fn move_if_taken(world: &World, c: &mut Cluster) -> Result<()> {
         world::sys::sleep(Duration::from_millis(50));
     }
     c.block = address::choose(world, c.osts + 1, c.port)?;
-    let mgs = Nid { addr: c.address(0).into(), net: 0 };
+    let mgs = HostNid::from(Nid { addr: c.address(0).into(), net: 0 });
     for dir in nodes.iter().flat_map(|n| &n.dirs) {
         let text = dir.to_str().expect("checked when the folder was given");
         let change = || -> std::result::Result<(), store::StoreError> {
             let _lock = Superblock::lock(world, text)?;
             let mut s = Superblock::read(world, text)?;
             if !s.mgs_nids.is_empty() {
-                s.mgs_nids = vec![mgs];
+                s.mgs_nids = vec![mgs.clone()];
                 s.config.clear();
                 s.write(world, text)?;
             }
@@ -263,6 +275,9 @@ pub(super) fn start_node(c: &Cluster, n: &Node, exe: &Path, watched: bool) -> Re
     let log = c.log_dir().join(format!("nacred-{}.log", n.number + 1));
     let mut args: Vec<OsString> =
         vec!["--nid".into(), n.nid().into(), "--port".into(), c.port.to_string().into()];
+    if let Some(at) = c.metrics_of(n) {
+        args.extend(["--metrics".into(), at.to_string().into()]);
+    }
     args.extend(n.dirs.iter().map(|d| d.clone().into_os_string()));
     let env = [(ended::WATCHED, "1".to_string())];
     let env = if watched { &env[..] } else { &[] };
@@ -351,6 +366,7 @@ fn bring_up(world: &World, c: &Cluster, watched: bool, progress: &Progress) -> R
     move_if_taken(world, &mut c)?;
     let replaces = |d: &Path| d.to_str().is_some_and(|t| Superblock::read(world, t).is_ok_and(|s| s.replace));
     c.note_replaced(replaces)?;
+    c.save_metrics()?;
     start_servers(&mut c, &exe, watched, progress)?;
     if watched {
         watch::ensure(&c, &exe)?;
@@ -358,6 +374,7 @@ fn bring_up(world: &World, c: &Cluster, watched: bool, progress: &Progress) -> R
     for (i, m) in c.mounts.iter().enumerate() {
         bring_mount_up(&c, i, m, progress)?;
     }
+    dashboard::ensure(world, &c, &exe)?;
     Ok(fresh)
 }
 
@@ -395,10 +412,12 @@ fn bring_mount_up(c: &Cluster, number: usize, m: &Path, progress: &Progress) -> 
     }
     files::create_dir_all(m).map_err(|e| UpError::io("cannot make mount point", m, &e))?;
     progress.say(format!("Mounting {source} at {}", m.display()));
+    let metrics = c.metrics_of_mount(number).map(|at| format!("metrics={at}"));
+    let options = [Some(c.options.clone()), metrics].into_iter().flatten().filter(|o| !o.is_empty());
     let r = MountRequest {
         source,
         dir: m.to_path_buf(),
-        options: c.options.clone(),
+        options: options.collect::<Vec<_>>().join(","),
         log: Some(c.log_dir().join(format!("mount-{}.log", number + 1))),
     };
     mount::mount(&r).map_err(UpError)
@@ -421,6 +440,12 @@ fn summary(c: &Cluster, fresh: bool) {
         let size = mounts::total_bytes(m).map(|b| admin::size::human(b, 1024)).unwrap_or_default();
         println!("  mounted at {} ({size}), source {}", m.display(), c.source());
     }
+    if let Some(port) = c.metrics {
+        println!("  metrics of each at http://ADDRESS:{port}/metrics, see {}/metrics.json", c.dir.display());
+    }
+    if let Some(at) = c.dashboard_at() {
+        println!("  console at http://{at}/, its token in {}", dashboard::token_file(c).display());
+    }
     let Some(m) = c.mounts.first() else {
         println!("Mount it with: mount.nacre {} DIR", c.source());
         return;
@@ -428,7 +453,9 @@ fn summary(c: &Cluster, fresh: bool) {
     let m = m.display();
     let bin = process::own_executable().ok().and_then(|e| Some(e.parent()?.display().to_string()));
     println!("\nThree things to try:");
-    if let Some(b) = bin {
+    if rootless::is_inside(&c.dir) {
+        println!("  nacre shell --dir {}       # only in there its mounts are seen", c.dir.display());
+    } else if let Some(b) = bin {
         println!("  export PATH={b}:$PATH");
     }
     println!("  cp -r /usr/share/doc {m}/ && lfs df -h {m}");

@@ -4,11 +4,13 @@ use super::cluster::Cluster;
 use super::probe::{self, Processes};
 use super::watch::Book;
 use super::{Result, UpError};
+use admin::command::maintenance;
 use admin::local::{Daemon, DaemonStatus, DaemonTarget, FSTYPE};
+use model::maintenance::Maintenance;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use world::sys::mounts;
+use world::sys::{self, mounts};
 
 const MOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -121,6 +123,15 @@ fn table(rows: &[Value]) {
     }
 }
 
+/// What servers and mounts that answer were told of.
+fn maintenances(rows: &[Value]) -> Vec<Maintenance> {
+    let up = rows.iter().filter(|r| r["state"] == "up").filter_map(|r| r["mount"].as_str());
+    let told = sys::at_once(&up.collect::<Vec<_>>(), |dir| maintenance::of_mount(Path::new(dir)));
+    let of_mounts = told.into_iter().flatten().map(|(m, _)| m.text());
+    let of_daemons = maintenance::of_daemons().into_iter().map(|m| m.text());
+    maintenance::in_force(of_daemons.chain(of_mounts))
+}
+
 pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
     let (head, rows) = match dir {
         Some(d) => {
@@ -133,13 +144,18 @@ pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
         }
         None => (json!({}), of_host()),
     };
+    let mine = |m: &Maintenance| m.is_about(head["fsname"].as_str().unwrap_or(&m.fsname));
+    let maintenances: Vec<Maintenance> = maintenances(&rows).into_iter().filter(mine).collect();
     if as_json {
         let mut v = head.clone();
+        let one = |m: &Maintenance| json!({"fsname": m.fsname, "mode": m.mode.word(), "reason": m.reason, "since": m.since});
+        v["maintenance"] = json!(maintenances.iter().map(one).collect::<Vec<_>>());
         v["processes"] = json!(rows);
         let text = serde_json::to_string_pretty(&v).map_err(|e| UpError::new(e.to_string()))?;
         println!("{text}");
     } else {
         table(&rows);
+        maintenances.iter().for_each(|m| println!("{} is {}; {}", m.fsname, m.sentence(), m.consequence()));
         match head["watch"].as_u64() {
             Some(0) => println!("not watched: who is killed stays dead until 'nacre up'"),
             Some(pid) => println!("watched by pid {pid}: who is killed is started again"),

@@ -164,6 +164,7 @@ async fn whole(
         shared_one_in: u64::MAX,
         home_percent: 100,
         lost: Mutex::default(),
+        maintenance: crate::maintained::Told::default(),
     });
     let mut honest = Actor::new(0, run.clone(), None, dir.fid, b"a0", rng.fork());
     hostile.left = o.stop.unwrap_or(o.frames);
@@ -443,7 +444,12 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Changelog,
         Op::Changelogclear,
         Op::Setquota,
+        Op::Quotadir,
+        Op::Trashdir,
+        Op::Trashlist,
+        Op::Trashtake,
         Op::Acquire,
+        Op::Makeroom,
         Op::Enqueue,
         Op::Cancel,
         Op::Getlock,
@@ -459,6 +465,8 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::GetParam,
         Op::SetParam,
         Op::Sync,
+        Op::Barrier,
+        Op::Snapshot,
         Op::Ping,
     ];
     const OST: &[Op] = &[
@@ -476,6 +484,8 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::Fence,
         Op::Setowner,
         Op::Quotashare,
+        Op::Objectlist,
+        Op::Snapshot,
         Op::Sync,
         Op::Extent,
         Op::Grant,
@@ -487,11 +497,10 @@ fn likely(target: TargetId) -> &'static [Op] {
         Op::SetParam,
         Op::Ping,
     ];
-    const MGT: &[Op] = &[Op::Register, Op::Config, Op::GetParam, Op::SetParam, Op::Ping];
     match target.kind {
         model::TargetKind::Mdt => MDT,
         model::TargetKind::Ost => OST,
-        model::TargetKind::Mgt => MGT,
+        model::TargetKind::Mgt => &[Op::Register, Op::Config, Op::GetParam, Op::SetParam, Op::Ping],
     }
 }
 

@@ -47,6 +47,7 @@ mod tests {
     use super::*;
     use crate::{Db, DbOptions};
     use bytes::Bytes;
+    use model::nodemap::Owner;
     use model::{Errno, Fid, ObjectId};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -106,8 +107,14 @@ mod tests {
         objects.drop_old_tombstones().unwrap();
         assert!(there(&db));
         let file = Fid::new(1, 2, 3);
-        let late =
-            ObjectMeta { file, uid: 0, gid: 0, projid: 0, owner_as_of: None, time: None, data_version: None };
+        let late = ObjectMeta {
+            file,
+            owner: Owner::new(0, 0, 0),
+            owner_as_of: None,
+            time: None,
+            data_version: None,
+            label: None,
+        };
         let write = objects.write(id, Some(0), Bytes::from_static(b"late"), late, Box::new(|_, _, _| ()));
         assert_eq!(rt.block_on(write).map(drop).unwrap_err().errno(), Errno::ESTALE);
         ahead.time.store(3599, SeqCst);

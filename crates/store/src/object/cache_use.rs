@@ -4,7 +4,7 @@
 
 use super::files::Files;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use world::{DiskFile, World};
 
 /// Settings of a target that may change while it runs.
@@ -16,19 +16,31 @@ pub struct CacheUse {
     pub reads: AtomicBool,
     /// What is written is kept in memory.
     pub writes: AtomicBool,
+    /// Of objects in files that are longer neither is.
+    pub file_max_bytes: AtomicU64,
 }
 
 impl CacheUse {
     pub(super) fn of_disk(world: &World, dir: &str) -> CacheUse {
         let rotational = world.disk.is_rotational(dir);
         // Not by that: hosts say of virtual disks on flash that they have heads (virtio does).
-        CacheUse { rotational, reads: AtomicBool::default(), writes: AtomicBool::default() }
+        let (reads, writes) = (AtomicBool::default(), AtomicBool::default());
+        CacheUse { rotational, reads, writes, file_max_bytes: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl CacheUse {
+    /// Whether a file is short enough to stay in memory, once it ends at `end` or behind.
+    fn keeps(&self, file: &dyn DiskFile, end: u64) -> io::Result<bool> {
+        let most = self.file_max_bytes.load(Relaxed);
+        Ok(most == u64::MAX || (end <= most && file.stat()?.len <= most))
     }
 }
 
 impl Files {
     pub(super) fn write_bulk(&self, file: &dyn DiskFile, data: &[u8], off: u64) -> io::Result<()> {
-        if self.cache_use.writes.load(Relaxed) {
+        let end = off.saturating_add(data.len() as u64);
+        if self.cache_use.writes.load(Relaxed) && self.cache_use.keeps(file, end)? {
             file.write_at(data, off)
         } else {
             file.write_bulk_at(data, off)
@@ -37,7 +49,7 @@ impl Files {
 
     /// Reads all of `buf`; zeros behind the file's end.
     pub(super) fn read_padded(&self, file: &dyn DiskFile, buf: &mut [u8], off: u64) -> io::Result<()> {
-        let through = self.cache_use.reads.load(Relaxed);
+        let through = self.cache_use.reads.load(Relaxed) && self.cache_use.keeps(file, 0)?;
         let n = if through { file.read_at(buf, off) } else { file.read_bulk_at(buf, off) }?;
         buf[n..].fill(0);
         Ok(())

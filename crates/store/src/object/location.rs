@@ -4,6 +4,7 @@ use super::sums::Group;
 use crate::StoreError;
 use crate::bytes::{Reader, Writer};
 use bytes::Bytes;
+use model::layout::{LABEL_MAX_BYTES, ObjectLabel};
 use model::limits::FILE_SIZE_MAX_BYTES;
 use model::nodemap::Owner;
 use model::usage::Usage;
@@ -23,6 +24,10 @@ const EXTRA_SUMS: u16 = 1;
 /// Tagged value: groups of checksums that are out of date and being dropped.
 const EXTRA_STALE: u16 = 2;
 const EXTRA_OWNER_AS_OF: u16 = 3;
+/// Tagged value: the directory with a quota that it is counted to.
+const EXTRA_DIRECTORY: u16 = 4;
+/// Tagged value: what it knows of its component.
+const EXTRA_LABEL: u16 = 5;
 
 /// Objects up to this size lie in their table record.
 pub const INLINE_MAX_BYTES: u64 = 4096;
@@ -101,9 +106,8 @@ pub struct ObjectRecord {
     pub location: Location,
     pub attr: ObjectAttr,
     pub file: Fid,
-    pub uid: u32,
-    pub gid: u32,
-    pub projid: u32,
+    /// To whom it is counted.
+    pub owner: Owner,
     pub layout_generation: u32,
     /// The inode's ctime as of which the metadata target named the owner; zero if it never did. What clients
     /// say does not count from then on.
@@ -114,6 +118,9 @@ pub struct ObjectRecord {
     pub sums: Group,
     /// Groups of checksums (from, to) that say nothing any more and are being dropped.
     pub stale: Option<(u64, u64)>,
+    /// What it knows of the component that it is part of ([`model::layout::ObjectLabel`], encoded); empty:
+    /// nothing. It counts for nothing while the metadata target has the file's layout.
+    pub label: Vec<u8>,
     /// Tagged values of later versions (dirty extents, snapshots), kept as they are.
     pub extra: Vec<(u16, Vec<u8>)>,
 }
@@ -125,16 +132,24 @@ impl ObjectRecord {
             location: Location::Inline(Bytes::new()),
             attr: ObjectAttr::default(),
             file: Fid::NONE,
-            uid: 0,
-            gid: 0,
-            projid: 0,
+            owner: Owner::default(),
             layout_generation: 0,
             owner_as_of: Timestamp::ZERO,
             summed: true,
             sums: Group::default(),
             stale: None,
+            label: Vec::new(),
             extra: Vec::new(),
         }
+    }
+
+    /// Takes what the sender of a change says of the component; not what is older than what is known.
+    pub fn relabel(&mut self, label: &[u8]) {
+        let Some(new) = ObjectLabel::generation_of(label) else { return };
+        if self.label != label && ObjectLabel::generation_of(&self.label).is_none_or(|known| known <= new) {
+            self.label = label.to_vec();
+        }
+        assert!(self.label.len() <= LABEL_MAX_BYTES, "a label is bounded");
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -154,9 +169,9 @@ impl ObjectRecord {
         put_time(&mut w, self.attr.ctime);
         w.u64(self.attr.data_version);
         w.raw(&self.file.to_bytes());
-        w.u32(self.uid);
-        w.u32(self.gid);
-        w.u32(self.projid);
+        w.u32(self.owner.uid);
+        w.u32(self.owner.gid);
+        w.u32(self.owner.projid);
         w.u32(0);
         match &self.location {
             Location::Packed(p) => p.encode(&mut w),
@@ -164,6 +179,8 @@ impl ObjectRecord {
         }
         let own_tags = usize::from(!self.sums.is_empty()) + usize::from(self.stale.is_some());
         let own_tags = own_tags + usize::from(self.owner_as_of != Timestamp::ZERO);
+        let own_tags = own_tags + usize::from(self.owner.directory != 0);
+        let own_tags = own_tags + usize::from(!self.label.is_empty());
         w.u16(u16::try_from(self.extra.len() + own_tags).expect("few tags"));
         w.u16(0);
         if !self.sums.is_empty() {
@@ -179,6 +196,14 @@ impl ObjectRecord {
             let mut v = Writer(Vec::with_capacity(12));
             put_time(&mut v, self.owner_as_of);
             w.bytes(&v.0);
+        }
+        if self.owner.directory != 0 {
+            w.u16(EXTRA_DIRECTORY);
+            w.bytes(&self.owner.directory.to_le_bytes());
+        }
+        if !self.label.is_empty() {
+            w.u16(EXTRA_LABEL);
+            w.bytes(&self.label);
         }
         for (tag, v) in &self.extra {
             w.u16(*tag);
@@ -200,13 +225,13 @@ impl ObjectRecord {
         let (mtime, ctime) = (get_time(&mut r)?, get_time(&mut r)?);
         let data_version = r.u64()?;
         let file = Fid::from_bytes(&r.array()?);
-        let (uid, gid, projid) = (r.u32()?, r.u32()?, r.u32()?);
+        let mut owner = Owner::new(r.u32()?, r.u32()?, r.u32()?);
         r.u32()?;
         let place = r.raw(12)?;
         let tags = r.u16()?;
         r.u16()?;
         let (mut extra, mut sums, mut stale) = (Vec::new(), Group::default(), None);
-        let mut owner_as_of = Timestamp::ZERO;
+        let (mut owner_as_of, mut label) = (Timestamp::ZERO, Vec::new());
         for _ in 0..tags {
             match (r.u16()?, r.bytes()?) {
                 (EXTRA_SUMS, v) => sums = Group::decode(v)?,
@@ -215,6 +240,10 @@ impl ObjectRecord {
                     stale = Some((r.u64()?, r.u64()?));
                 }
                 (EXTRA_OWNER_AS_OF, v) => owner_as_of = get_time(&mut Reader(v))?,
+                (EXTRA_DIRECTORY, v) => owner.directory = Reader(v).u32()?,
+                // It counts for little: what cannot be one is dropped, and the object stays.
+                (EXTRA_LABEL, v) if v.len() <= LABEL_MAX_BYTES => label = v.to_vec(),
+                (EXTRA_LABEL, _) => {}
                 (tag, v) => extra.push((tag, v.to_vec())),
             }
         }
@@ -234,26 +263,20 @@ impl ObjectRecord {
             location,
             attr,
             file,
-            uid,
-            gid,
-            projid,
+            owner,
             layout_generation,
             owner_as_of,
             summed,
             sums,
             stale,
+            label,
             extra,
         })
     }
 
-    /// To whom the object is counted.
-    pub fn owner(&self) -> Owner {
-        Owner { uid: self.uid, gid: self.gid, projid: self.projid }
-    }
-
     /// What it takes of its owner's usage: inodes are counted at the metadata target.
     pub fn usage(&self) -> (Owner, Usage) {
-        (self.owner(), Usage { inodes: 0, blocks: self.attr.blocks })
+        (self.owner, Usage { inodes: 0, blocks: self.attr.blocks })
     }
 
     pub fn decode(id: ObjectId, bytes: &[u8]) -> Result<ObjectRecord, StoreError> {
@@ -374,14 +397,13 @@ mod tests {
                 location,
                 attr,
                 file: Fid::new(1, 2, 3),
-                uid: 4,
-                gid: 5,
-                projid: 6,
+                owner: Owner { directory: 9, ..Owner::new(4, 5, 6) },
                 layout_generation: 7,
                 owner_as_of: Timestamp { sec: 5, nsec: 6 },
                 summed: true,
                 sums: Group::of(&[Some(5), None, Some(0)]),
                 stale: Some((3, u64::MAX)),
+                label: vec![1, 4, 0, 0, 0, 77],
                 extra: vec![(9, vec![1, 2, 3])],
             };
             let b = r.encode();
@@ -392,5 +414,30 @@ mod tests {
         }
         assert_eq!(id_of_name(own_path("/x", id).rsplit('/').next().unwrap()), Some(id));
         assert_eq!(id_of_key(&object_key(id)), Some(id));
+    }
+
+    #[test]
+    fn records_without_a_label_are_as_they_were_and_later_labels_win() {
+        let id = ObjectId { origin: Fid::new(7, 8, 9), component: 1, stripe: 2 };
+        let mut r = ObjectRecord::empty();
+        let without = r.encode();
+        assert!(ObjectRecord::decode(id, &without).unwrap().label.is_empty());
+        let label = |generation: u32, rest: u8| {
+            let mut l = vec![1];
+            l.extend(generation.to_le_bytes());
+            l.push(rest);
+            l
+        };
+        r.relabel(b"no label");
+        assert_eq!(r.encode(), without, "what is none changes nothing");
+        r.relabel(&label(5, 1));
+        assert_eq!(ObjectRecord::decode(id, &r.encode()).unwrap().label, label(5, 1));
+        r.relabel(&label(4, 9));
+        assert_eq!(r.label, label(5, 1), "an earlier layout's");
+        r.relabel(&label(5, 2));
+        r.relabel(&label(6, 3));
+        assert_eq!(r.label, label(6, 3));
+        r.relabel(&[1; 5000]);
+        assert_eq!(r.label, label(6, 3), "it is bounded");
     }
 }

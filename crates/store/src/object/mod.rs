@@ -72,9 +72,7 @@ pub struct ObjectMeta {
     /// The file the object belongs to.
     pub file: Fid,
     /// To whom the object is counted if this change makes it, or knows the file's owner.
-    pub uid: u32,
-    pub gid: u32,
-    pub projid: u32,
+    pub owner: Owner,
     /// The inode's ctime when that was the owner. `None`: it is only who asks.
     pub owner_as_of: Option<Timestamp>,
     /// Stamped as mtime and ctime (raised above the stored ctime); `None` leaves the times.
@@ -82,6 +80,8 @@ pub struct ObjectMeta {
     /// What the object's data version becomes if it is lower, for a change in several transactions of which
     /// some may be there already; `None`: one more than it is.
     pub data_version: Option<u64>,
+    /// What the object is to remember of its component ([`model::layout::ObjectLabel`], encoded).
+    pub label: Option<Vec<u8>>,
 }
 
 /// Adds the caller's part (the reply slot) to the transaction just before it is submitted; it gets the
@@ -121,7 +121,7 @@ impl Objects {
 
     /// To whom an object is counted; `None` if it was never written.
     pub fn owner(&self, id: ObjectId) -> Result<Option<Owner>, StoreError> {
-        Ok(load(&self.db, id)?.0.map(|rec| rec.owner()))
+        Ok(load(&self.db, id)?.0.map(|rec| rec.owner))
     }
 
     /// Whether it was ever written or destroyed here.

@@ -142,13 +142,16 @@ impl Objects {
         // clocks as well, which say nothing of what came first.
         let names = c.named_by_mdt || rec.owner_as_of == Timestamp::ZERO;
         if made || names && meta.owner_as_of.is_some_and(|t| t >= rec.owner_as_of) {
-            (rec.uid, rec.gid, rec.projid) = (meta.uid, meta.gid, meta.projid);
+            rec.owner = meta.owner;
         }
         if let Some(t) = meta.owner_as_of.filter(|_| c.named_by_mdt) {
             rec.owner_as_of = t.max(rec.owner_as_of);
         }
         if meta.file != Fid::NONE {
             rec.file = meta.file;
+        }
+        if let Some(label) = &meta.label {
+            rec.relabel(label);
         }
         // Not what a client says of its layout: it could keep others from the object.
         rec.layout_generation = rec.layout_generation.max(c.fence);

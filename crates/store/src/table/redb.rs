@@ -70,6 +70,11 @@ impl StorageBackend for Backend {
         self.in_use()?;
         self.file.write_at(data, offset)
     }
+
+    /// A reader that is not through yet keeps the file open for a moment; the lock is not his.
+    fn close(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
 }
 
 pub struct RedbTable {
@@ -85,6 +90,7 @@ pub(super) fn failed<E: Into<redb::Error>>(what: &'static str, path: &str) -> im
     let path = path.to_string();
     move |e| match e.into() {
         redb::Error::Io(e) => StoreError::io(what, &path)(e),
+        redb::Error::DatabaseClosed => StoreError::Stopped("the table was closed".into()),
         redb::Error::Corrupted(why) => StoreError::damaged("table", &path, why),
         e => StoreError::damaged("table", &path, format!("{what}: {e}")),
     }

@@ -1,6 +1,7 @@
 //! A world for tests: real threads and clock, a disk in memory.
 
 #![allow(dead_code)] // each test binary uses its part
+use model::nodemap::Owner;
 
 use bytes::Bytes;
 use model::{Fid, ObjectId, Timestamp};
@@ -88,12 +89,11 @@ pub fn meta() -> ObjectMeta {
     let time = Some(Timestamp { sec: 1, nsec: 0 });
     ObjectMeta {
         file: Fid::new(1, 2, 3),
-        uid: 1,
-        gid: 2,
-        projid: 3,
+        owner: Owner::new(1, 2, 3),
         owner_as_of: None,
         time,
         data_version: None,
+        label: None,
     }
 }
 

@@ -8,8 +8,21 @@ pub const FEATURE_PROOF: u64 = 1;
 pub const FEATURE_EVICTIONS: u64 = 2;
 /// Compat: knows [`crate::frame::STATUS_LATER`].
 pub const FEATURE_LATER: u64 = 4;
+/// Compat: counts to directories with a quota ([`super::quotadir`]).
+pub const FEATURE_DIRECTORIES: u64 = 8;
+/// Compat: knows limits by pool ([`model::quota::LimitOrder::Pool`]).
+pub const FEATURE_POOL_LIMITS: u64 = 16;
 /// Feature bits this version knows.
-pub const FEATURES_COMPAT: u64 = FEATURE_PROOF | FEATURE_EVICTIONS | FEATURE_LATER;
+pub const FEATURES_COMPAT: u64 =
+    FEATURE_PROOF | FEATURE_EVICTIONS | FEATURE_LATER | FEATURE_DIRECTORIES | FEATURE_POOL_LIMITS;
+/// Words for [`FEATURES_COMPAT`], as `import` of a session shows them.
+pub const FEATURE_NAMES: [(u64, &str); 5] = [
+    (FEATURE_PROOF, "proof"),
+    (FEATURE_EVICTIONS, "evictions"),
+    (FEATURE_LATER, "later"),
+    (FEATURE_DIRECTORIES, "directories"),
+    (FEATURE_POOL_LIMITS, "pool_limits"),
+];
 pub const FEATURES_INCOMPAT: u64 = 0;
 /// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
 /// always be recovered however many requests hang.

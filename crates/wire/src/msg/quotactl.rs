@@ -1,7 +1,7 @@
 //! quotactl: what users, groups and projects use of one target, and may use.
 
 use crate::trailing::Trailing;
-use model::quota::Standings;
+use model::quota::{PoolStanding, Standings};
 use model::usage::{QuotaId, QuotaType, Usage, may_see};
 use model::{Cred, Errno};
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,16 @@ pub struct LimitsReply {
     pub owners: Vec<(QuotaId, Standings)>,
     /// To [`QuotaAsk::Types`].
     pub types: Vec<TypeLimits>,
-    /// To [`QuotaAsk::Of`]: bytes that those whose space is limited may have on this target without asking.
-    pub shares: Trailing<Vec<(QuotaId, u64)>>,
+    pub shares: Trailing<SharesReply>,
+}
+
+/// What owners may have on this target without asking.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SharesReply {
+    /// To [`QuotaAsk::Of`]: bytes, of those whose space is limited.
+    pub of: Vec<(QuotaId, u64)>,
+    /// Of everybody asked for who has limits by pool. In here: it is only there behind shares.
+    pub pools: Trailing<Vec<PoolStanding>>,
 }
 
 /// What holds for all of one type.
@@ -80,7 +88,8 @@ mod tests {
     #[test]
     fn nothing_is_there_behind_what_is_missing() {
         let no_limits = postcard::to_stdvec(&QuotactlReply::default()).unwrap();
-        for tail in [&[1u8, 9, 0][..], &[1, 0], &[2, 0xff, 0xff, 0], &[5]] {
+        // The last one: limits of nobody, a share that does not decode, and what would pass for no pools.
+        for tail in [&[1u8, 9, 0][..], &[1, 0], &[2, 0xff, 0xff, 0], &[5], &[0, 0, 1, 9, 0]] {
             let bytes = [&no_limits[..], tail].concat();
             let Ok(r) = postcard::from_bytes::<QuotactlReply>(&bytes) else { continue };
             let again = postcard::from_bytes::<QuotactlReply>(&postcard::to_stdvec(&r).unwrap()).unwrap();

@@ -1,6 +1,7 @@
 //! quotashare: what an object target may let owners use by itself, of what they may use altogether. Metadata
 //! targets send it, which keep the limits.
 
+use crate::trailing::Trailing;
 use model::quota::Enforced;
 use model::usage::QuotaId;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,9 @@ pub struct Quotashare {
     /// The types of which everybody without a share has none, rather than as much as he likes; `None`: they
     /// stay what they are.
     pub limited: Option<Enforced>,
+    /// Which directories with a quota lie in which others (each with its parent), all of them; left out: that
+    /// stays what it was.
+    pub tree: Trailing<Vec<(u32, u32)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -10,6 +10,11 @@ pub const EXTRA_TARGET_KEY: u16 = 1;
 /// empty if nobody placed it. Who says nothing is older and knows no domains: what is known stays.
 pub const EXTRA_DOMAIN: u16 = 2;
 
+/// In the request's context, without a value: the target has no index yet
+/// ([`model::target::INDEX_UNASSIGNED`]) and takes the next free one of its kind, or the one that it was
+/// given before and did not hear of. The answer's configuration has it. An older MGS refuses the index.
+pub const EXTRA_NEXT_INDEX: u16 = 3;
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Register {
     pub fsname: String,

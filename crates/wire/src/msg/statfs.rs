@@ -2,6 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Bits of [`StatfsReply::state`], the letters of `lfs df`.
+pub mod state {
+    pub const DEGRADED: u32 = 1;
+    /// It stopped after an error of its disk.
+    pub const READ_ONLY: u32 = 2;
+    pub const NO_CREATE: u32 = 4;
+    pub const NO_SPACE: u32 = 8;
+    pub const NO_INODES: u32 = 16;
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Statfs {
     /// Reserved.
@@ -16,7 +26,7 @@ pub struct StatfsReply {
     pub available: u64,
     pub files: u64,
     pub files_free: u64,
-    /// Bit letters of `lfs df`: 1 degraded, 2 read-only, 4 no-create, 8 no space, 16 no inodes.
+    /// Bits of [`state`].
     pub state: u32,
 }
 message!(Statfs, Statfs, StatfsReply);

@@ -201,6 +201,15 @@ impl Content {
         Some(off.max(p * PAGE_BYTES).min(self.len))
     }
 
+    /// What makes an empty file to one with this content.
+    pub(super) fn as_changes(&self) -> impl Iterator<Item = DataOp> {
+        let page = |(&p, page): (&u64, &Arc<Page>)| DataOp::Write {
+            off: p * PAGE_BYTES,
+            data: Bytes::copy_from_slice(&page[..]),
+        };
+        self.pages.iter().map(page).chain([DataOp::SetLen(self.len)])
+    }
+
     pub(super) fn flip(&mut self, off: u64, mask: u8) {
         if let Some(page) = self.pages.get_mut(&(off / PAGE_BYTES)) {
             Arc::make_mut(page)[(off % PAGE_BYTES) as usize] ^= mask;

@@ -259,6 +259,13 @@ impl MemDiskState {
         open
     }
 
+    /// Nobody else's.
+    fn unlock(&mut self, host: usize, ino: u64, handle: u64) {
+        if self.locks.get(&(host, ino)) == Some(&handle) {
+            self.locks.remove(&(host, ino));
+        }
+    }
+
     fn fires(&mut self, ppm: u32, path: &str) -> bool {
         ppm > 0 && self.hits(path) && self.rng.chance(ppm)
     }
@@ -406,6 +413,29 @@ impl Disk for MemDisk {
         i.state.sync_dir(ino);
         i.count.flushes += 1;
         i.note(|| format!("sync_dir {dir}"));
+        Ok(())
+    }
+
+    fn clone_file(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut i = lock(&self.inner);
+        let source = i.state.resolve(from)?;
+        let content = i.state.file(source)?.now.clone();
+        let (dir, name) = i.state.parent(to)?;
+        if i.state.lookup(dir, name)?.is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        let ppm = i.plan.write_error_ppm;
+        if i.fires(ppm, to) {
+            i.count.write_errors += 1;
+            return Err(errno(libc::EIO));
+        }
+        if i.plan.capacity_bytes.is_some() && i.hits(to) && content.allocated_pages() > i.free_pages() {
+            i.count.no_space += 1;
+            return Err(errno(libc::ENOSPC));
+        }
+        let ino = i.state.create(dir, name, false);
+        i.state.with_file(ino, |f| content.as_changes().for_each(|op| f.change(op)))?;
+        i.note(|| format!("clone {from} {to}"));
         Ok(())
     }
 
@@ -585,6 +615,12 @@ impl DiskFile for MemFile {
         let holder = *i.locks.entry((self.host, self.ino)).or_insert(self.handle);
         Ok(holder == self.handle)
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        let mut i = self.enter(false)?;
+        i.unlock(self.host, self.ino, self.handle);
+        Ok(())
+    }
 }
 
 impl Drop for MemFile {
@@ -595,9 +631,7 @@ impl Drop for MemFile {
         }
         let ino = i.handles.remove(&self.handle).map(|(_, ino)| ino);
         assert_eq!(ino, Some(self.ino), "a handle that lives is listed");
-        if i.locks.get(&(self.host, self.ino)) == Some(&self.handle) {
-            i.locks.remove(&(self.host, self.ino));
-        }
+        i.unlock(self.host, self.ino, self.handle);
         i.state.released(self.ino);
     }
 }

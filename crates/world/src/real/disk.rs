@@ -92,6 +92,29 @@ impl Disk for RealDisk {
         Ok(retry_on_intr(|| fs::fsync(&fd))?)
     }
 
+    fn clone_file(&self, from: &str, to: &str) -> io::Result<()> {
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        let source = retry_on_intr(|| fs::open(from, read, Mode::empty()))?;
+        let new = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+        let clone = retry_on_intr(|| fs::open(to, new, Mode::from_raw_mode(0o600)))?;
+        let done = retry_on_intr(|| fs::ioctl_ficlone(&clone, &source));
+        done.map_err(|e| {
+            // If it cannot be removed, whoever removes the folder meets it.
+            let _ = fs::unlink(to);
+            match e {
+                // A file system without the call, and one that has it for other files.
+                Errno::NOTTY | Errno::INVAL | Errno::NOSYS => Errno::OPNOTSUPP.into(),
+                e => e.into(),
+            }
+        })
+    }
+
+    fn sync_tree(&self, dir: &str) -> io::Result<()> {
+        // Of each file by itself it would be a flush each.
+        let fd = open_dir(dir)?;
+        Ok(retry_on_intr(|| fs::syncfs(&fd))?)
+    }
+
     fn space(&self, path: &str) -> io::Result<DiskSpace> {
         let s = retry_on_intr(|| fs::statvfs(path))?;
         Ok(DiskSpace {
@@ -286,6 +309,10 @@ impl DiskFile for RealFile {
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(e) => Err(e.into()),
         }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(retry_on_intr(|| fs::flock(&self.fd, FlockOperation::Unlock))?)
     }
 }
 

@@ -12,7 +12,7 @@ use super::reserved;
 use super::stream;
 use crate::buffer::{self, Buffer};
 use crate::inbound::{Received, Room, Share};
-use crate::{BoxFuture, Conn, Listener, Net, Stream, lock};
+use crate::{BoxFuture, Conn, Listener, Net, Stream, StreamListener, lock};
 use bytes::{Buf, Bytes, BytesMut};
 use model::mutex::Mutex;
 use rustix::net::sockopt;
@@ -89,6 +89,10 @@ impl Net for RealNet {
         stream::connect(&self.handle, to)
     }
 
+    fn listen_streams(&self, at: SocketAddr) -> BoxFuture<io::Result<Arc<dyn StreamListener>>> {
+        stream::listen(&self.handle, at)
+    }
+
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         stream::resolve(&self.handle, name)
     }
@@ -136,7 +140,7 @@ impl Listener for RealListener {
 
 /// Errors of accept(2) that concern one connection or pass by themselves.
 #[allow(clippy::disallowed_methods)] // the production side of the boundary
-async fn wait_out(e: io::Error) -> io::Result<()> {
+pub(super) async fn wait_out(e: io::Error) -> io::Result<()> {
     match e.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
             tracing::warn!("cannot accept connections for the moment: {e}");

@@ -260,6 +260,10 @@ impl DiskFile for Handle {
     fn try_lock(&self) -> io::Result<bool> {
         self.0.inner.try_lock()
     }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.inner.unlock()
+    }
 }
 
 #[cfg(test)]

@@ -81,6 +81,17 @@ pub fn call(path: &Path, request: &str, patience: Duration) -> io::Result<String
     Ok(answer.trim_end().to_string())
 }
 
+/// Whether there is a socket that this user may not use.
+pub fn is_refused() -> bool {
+    let dir = run_dir();
+    match super::files::list(&dir) {
+        Ok(names) => names.iter().filter(|n| n.ends_with(".sock")).any(|n| {
+            UnixStream::connect(dir.join(n)).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+        }),
+        Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
 /// Sockets of living daemons; names that a killed daemon left behind are removed.
 pub fn list() -> Vec<PathBuf> {
     let dir = run_dir();

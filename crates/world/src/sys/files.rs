@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
@@ -21,13 +22,28 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// The old content or the new one is there after a crash, never a mixture; durable when it returns.
 /// A device, a pipe or a socket is refused: the rename would put a file in its place.
 pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
-    let path = path.as_ref();
+    replace_with(path.as_ref(), content, 0o666)
+}
+
+/// As [`replace`]; nobody but its owner may read it, at no moment.
+pub fn replace_private(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
+    replace_with(path.as_ref(), content, PRIVATE_MODE)
+}
+
+/// Of a file that is its owner's alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+fn replace_with(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
         let why = format!("{} is not a regular file: it is left as it is", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let tmp = path.with_extension(format!("tmp{}", std::process::id()));
-    let mut f = OpenOptions::new().write(true).create(true).truncate(true).open(&tmp)?;
+    let mut f = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&tmp)?;
+    if mode == PRIVATE_MODE {
+        // One that was left behind may have another mode.
+        f.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    }
     f.write_all(content)?;
     f.sync_all()?;
     std::fs::rename(&tmp, path)?;
@@ -35,6 +51,12 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
         File::open(dir)?.sync_all()?;
     }
     Ok(())
+}
+
+/// Writes into a file that is there, in one write(2): a setting of the kernel, which takes no other way.
+pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut f = OpenOptions::new().write(true).truncate(true).open(path)?;
+    f.write_all(content)
 }
 
 /// What is going to be done with a file: pages of it are fetched, or dropped.
@@ -103,6 +125,21 @@ pub fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
+/// The same, and nobody but its owner may read it if it is made.
+pub fn open_private_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(PRIVATE_MODE).open(path)
+}
+
+/// A folder that is its owner's alone, if it is made; with those above it.
+pub fn create_private_dir(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Gives a file another name; another file of that name is gone.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
 /// A file, directory or device for reading, without following what a blocked open could wait for.
 pub fn open_read(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::OFlags;
@@ -158,8 +195,17 @@ impl NameStat {
         self.mode & 0o170000 == 0o040000
     }
 
+    /// A block device.
+    pub fn is_device(&self) -> bool {
+        self.mode & 0o170000 == 0o060000
+    }
+
     pub fn is_file(&self) -> bool {
         self.mode & 0o170000 == 0o100000
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        self.mode & 0o170000 == 0o060000
     }
 }
 

@@ -6,17 +6,22 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this module is the boundary
 #![allow(unsafe_code)]
 
+pub mod cgroup;
 pub mod control;
+pub mod extents;
 pub mod files;
 pub mod idle;
 pub mod load;
 pub mod mounts;
+pub mod namespace;
+pub mod notify;
 pub mod process;
+pub mod terminal;
 pub mod tree;
 pub mod walk;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Blocks this thread.
@@ -100,9 +105,57 @@ pub fn wall_seconds() -> i64 {
     i64::try_from(t.as_secs()).unwrap_or(i64::MAX)
 }
 
+/// Nanoseconds since 1970 by the host's clock.
+pub fn wall_nanos() -> u128 {
+    let t = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    t.as_nanos()
+}
+
+/// A moment as clocks on the walls of this host's time zone show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalTime {
+    pub year: i32,
+    pub month: u8,
+    pub day: u8,
+    pub hour: u8,
+    pub minute: u8,
+    pub second: u8,
+}
+
+/// Of seconds since 1970; `None` if no calendar has it.
+pub fn local_time(seconds: i64) -> Option<LocalTime> {
+    // SAFETY: plain numbers and a pointer that nobody follows here; all zeros is a value of it.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to what is alive and ours for the whole call.
+    let found = unsafe { libc::localtime_r(&raw const seconds, &raw mut tm) };
+    if found.is_null() {
+        return None;
+    }
+    let small = |n: libc::c_int| u8::try_from(n).ok();
+    Some(LocalTime {
+        year: tm.tm_year.checked_add(1900)?,
+        month: small(tm.tm_mon + 1)?,
+        day: small(tm.tm_mday)?,
+        hour: small(tm.tm_hour)?,
+        minute: small(tm.tm_min)?,
+        second: small(tm.tm_sec)?,
+    })
+}
+
 /// Whether a server could listen there now.
 pub fn can_listen(at: SocketAddr) -> io::Result<()> {
     TcpListener::bind(at).map(|_| ())
+}
+
+/// Whether the host at an address answers there: a port that nobody listens at is an answer, too.
+///
+/// # Errors
+/// Nothing came back within `patience`, or the network said that there is no way.
+pub fn reach(at: SocketAddr, patience: Duration) -> io::Result<()> {
+    match TcpStream::connect_timeout(&at, patience) {
+        Err(e) if e.kind() != io::ErrorKind::ConnectionRefused => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// The address this host would use to talk to `peer`; nothing is sent.
@@ -115,6 +168,13 @@ pub fn address_towards(peer: IpAddr) -> io::Result<IpAddr> {
 
 /// Addresses of this host's network interfaces that are up, loopback ones last.
 pub fn host_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut out: Vec<IpAddr> = interface_addresses()?.into_iter().map(|(_, a)| a).collect();
+    out.sort_by_key(|a| (a.is_loopback(), a.is_ipv6()));
+    Ok(out)
+}
+
+/// Network interfaces that are up, by their names, and their addresses, in the kernel's order.
+pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: getifaddrs fills `head` with a list that is freed below.
     if unsafe { libc::getifaddrs(&mut head) } != 0 {
@@ -129,24 +189,25 @@ pub fn host_addresses() -> io::Result<Vec<IpAddr>> {
         if entry.ifa_addr.is_null() || entry.ifa_flags & libc::IFF_UP as u32 == 0 {
             continue;
         }
+        // SAFETY: the name of an element is a string that lives as long as the list.
+        let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         // SAFETY: the kernel set the family of each address.
         match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
             libc::AF_INET => {
                 // SAFETY: an AF_INET address is a sockaddr_in.
                 let a = unsafe { *entry.ifa_addr.cast::<libc::sockaddr_in>() };
-                out.push(IpAddr::from(a.sin_addr.s_addr.to_ne_bytes()));
+                out.push((name, IpAddr::from(a.sin_addr.s_addr.to_ne_bytes())));
             }
             libc::AF_INET6 => {
                 // SAFETY: an AF_INET6 address is a sockaddr_in6.
                 let a = unsafe { *entry.ifa_addr.cast::<libc::sockaddr_in6>() };
-                out.push(IpAddr::from(a.sin6_addr.s6_addr));
+                out.push((name, IpAddr::from(a.sin6_addr.s6_addr)));
             }
             _ => {}
         }
     }
     // SAFETY: `head` came from getifaddrs and nothing refers to it any more.
     unsafe { libc::freeifaddrs(head) };
-    out.sort_by_key(|a| (a.is_loopback(), a.is_ipv6()));
     Ok(out)
 }
 
@@ -158,6 +219,11 @@ pub fn euid() -> u32 {
 /// Effective group of this process.
 pub fn egid() -> u32 {
     rustix::process::getegid().as_raw()
+}
+
+/// The kernel's release, as `uname -r` prints it.
+pub fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 /// This host's name.

@@ -106,6 +106,33 @@ pub fn unmount(dir: &Path, how: Unmount) -> io::Result<()> {
     Ok(())
 }
 
+/// The type of a mark ([`mark`]).
+const MARK_TYPE: &str = "tmpfs";
+
+/// Mounts an empty, read-only folder at `dir`, with `source` in its first column: it stands for something
+/// that is served elsewhere, until somebody unmounts it.
+pub fn mark(source: &str, dir: &Path) -> io::Result<()> {
+    assert!(dir.is_absolute(), "a mount point is found again by its whole path");
+    let source = CString::new(source).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let kind = CString::new(MARK_TYPE).expect("it has no zero byte");
+    let dir = c_path(dir)?;
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    let data = c"size=4k,nr_inodes=4,mode=0555".as_ptr();
+    // SAFETY: all of them are NUL-terminated and live until the call returns.
+    let r = unsafe { libc::mount(source.as_ptr(), dir.as_ptr(), kind.as_ptr(), flags, data.cast()) };
+    if r != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+impl Mount {
+    /// Whether it is such a mark.
+    pub fn is_mark_of(&self, source: &str) -> bool {
+        self.fstype == MARK_TYPE && self.source == source
+    }
+}
+
 /// Changes per-mount and superblock flags of a living mount (`mount -o remount`); `flags` are MS_* bits.
 pub fn remount(dir: &Path, flags: u64) -> io::Result<()> {
     let c = c_path(dir)?;
@@ -122,6 +149,12 @@ pub fn remount(dir: &Path, flags: u64) -> io::Result<()> {
 pub fn total_bytes(dir: &Path) -> io::Result<u64> {
     let s = rustix::fs::statvfs(dir)?;
     Ok(s.f_frsize.saturating_mul(s.f_blocks))
+}
+
+/// Bytes that anybody but root may still write, by statfs(2). Blocks while the mount does not answer.
+pub fn available_bytes(dir: &Path) -> io::Result<u64> {
+    let s = rustix::fs::statvfs(dir)?;
+    Ok(s.f_frsize.saturating_mul(s.f_bavail))
 }
 
 /// Inodes that are in use, by statfs(2). Blocks while the mount does not answer.

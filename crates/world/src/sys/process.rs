@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 /// Lower than that of everything that is not said to be needed; never chosen (-1000) would mean that a daemon
@@ -200,11 +200,42 @@ pub struct Finished {
     pub err: String,
 }
 
+impl Finished {
+    /// The last line of its standard error, for messages.
+    pub fn last_words(&self) -> &str {
+        self.err.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it says nothing").trim()
+    }
+}
+
+impl From<Output> for Finished {
+    fn from(o: Output) -> Finished {
+        let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+        Finished { status: o.status.code(), out: text(o.stdout), err: text(o.stderr) }
+    }
+}
+
 /// Runs a program of PATH to its end, without input. Meant for small outputs: they are kept in memory.
 pub fn run(program: &str, args: &[&str]) -> io::Result<Finished> {
-    let o = Command::new(program).args(args).stdin(Stdio::null()).output()?;
-    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
-    Ok(Finished { status: o.status.code(), out: text(o.stdout), err: text(o.stderr) })
+    Ok(Command::new(program).args(args).stdin(Stdio::null()).output()?.into())
+}
+
+/// As [`run`], for a program that may hang, or leave others behind that keep its outputs open: after
+/// `patience` it is killed, with an error of the kind `TimedOut`.
+pub fn run_within(program: &str, args: &[&str], patience: Duration) -> io::Result<Finished> {
+    let mut cmd = Command::new(program);
+    let child = cmd.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let pid = child.id();
+    let (tx, rx) = std::sync::mpsc::channel();
+    // It waits for the program whatever becomes of us, so that none stays a zombie.
+    super::thread("run", move || drop(tx.send(child.wait_with_output())))?;
+    match rx.recv_timeout(patience) {
+        Ok(ended) => Ok(ended?.into()),
+        Err(_) => {
+            // It may have ended, with its outputs open in others.
+            let _ = kill(pid, SIGKILL);
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no end after {patience:?}")))
+        }
+    }
 }
 
 /// As [`run`], with these bytes for input. What the program writes to its standard output is thrown away; a
@@ -221,6 +252,26 @@ pub fn run_with_input(program: &str, args: &[&str], input: &[u8]) -> io::Result<
     })?;
     let err = String::from_utf8_lossy(&o.stderr).into_owned();
     Ok(Finished { status: o.status.code(), out: String::new(), err })
+}
+
+/// Runs a program to its end, with this process' environment and outputs. One that takes longer is killed and
+/// not waited for, as it may hang in the kernel: `None`.
+pub fn run_for(
+    exe: &Path,
+    arg0: &str,
+    args: &[OsString],
+    patience: Duration,
+) -> io::Result<Option<ExitStatus>> {
+    let mut cmd = Command::new(exe);
+    let mut child = cmd.arg0(arg0).args(args).stdin(Stdio::null()).spawn()?;
+    let ended = super::Deadline::after(patience).wait_for(|| child.try_wait().transpose());
+    match ended {
+        Some(s) => s.map(|s| Some(ExitStatus { status: s.code(), signal: s.signal() })),
+        None => {
+            kill(child.id(), SIGKILL)?;
+            Ok(None)
+        }
+    }
 }
 
 /// Starts a program in a session of its own, with these for standard input and output.
@@ -339,5 +390,39 @@ pub fn raise_open_files() {
             lim.rlim_cur = lim.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &lim);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::Deadline;
+
+    const SOON: Duration = Duration::from_millis(300);
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_program_that_ends_in_time_says_what_it_said() {
+        let f = run_within("sh", &["-c", "echo out; echo err >&2; exit 3"], LONG).unwrap();
+        assert_eq!((f.status, f.out.as_str(), f.err.as_str()), (Some(3), "out\n", "err\n"));
+    }
+
+    #[test]
+    fn outputs_that_others_keep_open_are_not_waited_for_without_bound() {
+        let end = Deadline::after(LONG);
+        let e = run_within("sh", &["-c", "sleep 30 & echo out"], SOON).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::TimedOut);
+        assert!(!end.passed(), "it is given up long before that");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_is_no_zombie_then() {
+        let note = std::env::temp_dir().join(format!("nacre-hangs-{}", std::process::id()));
+        let script = format!("echo $$ >{}; exec sleep 30", note.display());
+        let e = run_within("sh", &["-c", &script], SOON).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::TimedOut);
+        let pid: u32 = std::fs::read_to_string(&note).unwrap().trim().parse().unwrap();
+        let _ = std::fs::remove_file(&note);
+        assert!(Deadline::after(LONG).wait_for(|| state(pid).is_none().then_some(())).is_some());
     }
 }

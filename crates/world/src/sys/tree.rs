@@ -204,6 +204,12 @@ impl Folder {
         Ok(rustix::fs::linkat(&self.fd, old, &to.fd, name, AtFlags::empty())?)
     }
 
+    /// A name of this folder gets another one in it; `EEXIST` if that is taken.
+    pub fn rename_new(&self, old: &OsStr, new: &OsStr) -> io::Result<()> {
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(&self.fd, old, &self.fd, new, flags)?)
+    }
+
     /// Where a symbolic link points.
     pub fn read_symlink(&self, name: &OsStr) -> io::Result<OsString> {
         let target = rustix::fs::readlinkat(&self.fd, name, Vec::new())?;
@@ -418,11 +424,14 @@ mod tests {
         assert_eq!(kind("link"), Kind::Symlink);
         assert_eq!((kind("fifo"), kind("socket")), (Kind::Fifo, Kind::Socket));
         assert_eq!(d.read_symlink(name("link")).unwrap(), name("nowhere"));
-        assert_eq!(d.stat_at(name("file")).unwrap().id(), d.stat_at(name("again")).unwrap().id());
+        d.rename_new(name("again"), name("renamed")).unwrap();
+        let taken = d.rename_new(name("renamed"), name("file")).unwrap_err();
+        assert_eq!((taken.kind(), kind("renamed")), (io::ErrorKind::AlreadyExists, Kind::File));
+        assert_eq!(d.stat_at(name("file")).unwrap().id(), d.stat_at(name("renamed")).unwrap().id());
         assert_eq!(d.folder(name("link")).err().unwrap().raw_os_error(), Some(libc::ENOTDIR));
         let mut names: Vec<_> = d.list().unwrap().map(Result::unwrap).collect();
         names.sort();
-        assert_eq!(names, ["again", "fifo", "file", "folder", "link", "socket"]);
+        assert_eq!(names, ["fifo", "file", "folder", "link", "renamed", "socket"]);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

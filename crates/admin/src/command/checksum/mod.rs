@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::live::ProgressLine;
 use crate::output;
 use crate::pool::{self, EXIT_INTERRUPTED, EXIT_USAGE, Stop, THREADS_MAX, default_threads};
-use crate::size::human;
+use crate::size::{human, parse_age};
 use clap::{Parser, Subcommand};
 use scan::Options;
 use serde_json::{Value, json};
@@ -75,18 +75,8 @@ struct ScanArgs {
 
 /// Seconds.
 fn age(text: &str) -> Result<i64, String> {
-    let bad = || format!("'{text}': expected a number of s, m, h, d or w, as in 12h");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        "w" => 604_800,
-        _ => return Err(bad()),
-    };
-    let n: u32 = digits.parse().map_err(|_| bad())?;
-    Ok(i64::from(n) * unit)
+    let known = parse_age(text).filter(|_| !text.ends_with('y'));
+    known.ok_or_else(|| format!("'{text}': expected a number of s, m, h, d or w, as in 12h"))
 }
 
 /// The command: arguments behind `checksum`, exit status.

@@ -1,6 +1,7 @@
 //! Owner, permissions, access lists, other extended attributes, times: in the order in which one does not
 //! undo the other, the time of modification last, as it says that a file is complete.
 
+use super::restore::MARK;
 use model::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +33,7 @@ const LUSTRE: [&str; 12] = [
 pub fn is_kept(name: &OsStr, root: bool) -> bool {
     let name = name.as_bytes();
     let is = |known: &str| name == known.as_bytes();
-    name.starts_with(b"user.")
+    (name.starts_with(b"user.") && !is(MARK))
         || is(ACL)
         || is(DEFAULT_ACL)
         || is("security.capability")

@@ -8,6 +8,7 @@ use super::attributes::{self, DEFAULT_ACL, Outcome, Was};
 use super::file::{self, FilePieces, Made};
 use super::links::{Claim, Links};
 use super::report::{Report, add};
+use super::restore::{NotKept, Restore};
 use super::rules::LayoutRule;
 use crate::pool::{BLOCK_BYTES, Pool, Stop};
 use model::Errno;
@@ -36,6 +37,10 @@ pub struct FolderPair {
     pub has_default_acl: bool,
     /// New files get its group.
     pub gives_group: bool,
+    /// A restore makes the copy, now or before it was interrupted: nobody else has put anything there.
+    pub begun: bool,
+    /// The project of what is made in the copy, if files have some.
+    pub project: Option<u32>,
     /// As it is in SRC; `None` for the folders that hold SRC and DST.
     stat: Option<Stat>,
     /// What DST itself is called, in the folder that holds it.
@@ -74,6 +79,8 @@ pub struct Options {
     pub root: bool,
     /// Files above it are copied by several workers at once, and flushed before they count as complete.
     pub large_bytes: u64,
+    /// Files come back from a snapshot; `None`: everything of DST may be replaced.
+    pub restore: Option<Restore>,
 }
 
 pub struct CopyRun<'a> {
@@ -117,6 +124,7 @@ impl<'a> CopyRun<'a> {
         let (to, renamed) = holder(&self.options.dst)?;
         let has_default_acl = Node::Open(to.as_fd()).xattr(DEFAULT_ACL.as_ref())?.is_some();
         let gives_group = to.stat()?.mode & 0o2000 != 0;
+        let project = self.options.restore.as_ref().and_then(|r| r.project_in(&to));
         let top = FolderPair {
             from,
             to: Some(to),
@@ -124,6 +132,8 @@ impl<'a> CopyRun<'a> {
             fresh: false,
             has_default_acl,
             gives_group,
+            begun: false,
+            project,
             stat: None,
             renamed: Some(renamed),
             parent: None,
@@ -207,15 +217,54 @@ impl<'a> CopyRun<'a> {
         if self.options.dry_run {
             return;
         }
+        if let Some(r) = self.options.restore.as_ref().filter(|_| self.may_replace(b)) {
+            self.not_kept(&b.path, r.set_folder_project(&b.from, to));
+        }
         let (from, to) = (b.from.as_fd(), to.as_fd());
+        if !self.may_replace(b) {
+            self.differs(&b.path, Node::Open(from), stat, Node::Open(to));
+            return;
+        }
         let was = if b.fresh { Was::Made } else { Was::There };
         match Node::Open(to).stat() {
             Ok(now) => {
+                let marked = self.options.restore.as_ref().filter(|_| b.begun);
+                let first = marked.filter(|_| !self.options.root && stat.mode & 0o200 == 0);
+                if let Some(r) = first {
+                    r.unmark(Node::Open(to));
+                }
                 let out =
                     attributes::set(Node::Open(from), stat, Node::Open(to), &now, was, self.options.root);
                 self.outcome(&b.path, out, b.fresh);
+                if let Some(r) = marked.filter(|_| first.is_none()) {
+                    r.unmark(Node::Open(to));
+                }
             }
             Err(e) => self.report.error(&self.shown(&b.path), "look at the copy of", e),
+        }
+    }
+
+    /// Whether what lies in a folder of the copy may become another: always, but where a restore finds what
+    /// it did not make itself.
+    pub fn may_replace(&self, b: &FolderPair) -> bool {
+        self.options.restore.as_ref().is_none_or(|r| r.overwrite || b.begun)
+    }
+
+    /// Says what is otherwise with something that is there and is left alone.
+    pub fn differs(&self, path: &Path, from: Node<'_>, wanted: &Stat, to: Node<'_>) {
+        let is_folder = wanted.kind() == Kind::Folder;
+        let compared = to.stat().and_then(|now| {
+            // What was made or removed in a folder since changed its time, and is meant to.
+            let now = if is_folder { Stat { mtime: wanted.mtime, ..now } } else { now };
+            attributes::compare(from, wanted, to, &now, self.options.root)
+        });
+        match compared {
+            Ok(all) if all.is_empty() => {}
+            Ok(all) => {
+                let what = format!("is there, and its {}: --overwrite sets that", all.join(", its "));
+                self.report.difference(&self.options.dst.join(path), &what);
+            }
+            Err(e) => self.report.error(&self.options.dst.join(path), "look at", e),
         }
     }
 
@@ -228,6 +277,16 @@ impl<'a> CopyRun<'a> {
         }
         for (what, e) in out.problems {
             self.report.error(&self.shown(path), &what, e);
+        }
+    }
+
+    /// What a file that comes back could not be given.
+    pub fn not_kept(&self, path: &Path, what: NotKept) {
+        if what.project {
+            add(&self.report.counts.projects_not_kept, 1);
+        }
+        for why in what.others {
+            self.report.difference(&self.options.dst.join(path), &why);
         }
     }
 
@@ -309,7 +368,7 @@ impl<'a> CopyRun<'a> {
                 add(&self.report.counts.skipped, 1);
                 return Ok(());
             }
-            self.make_room(to, name, &there)?;
+            self.make_room(b, (to, name), &there)?;
         }
         first.make_hard_link(Path::new(last), to, name).map_err(|e| (what, e))?;
         add(&self.report.counts.hard_links_made, 1);
@@ -317,15 +376,32 @@ impl<'a> CopyRun<'a> {
     }
 
     /// Takes away what is in the way of something else.
-    pub fn make_room(&self, to: &Folder, name: &OsStr, there: &Stat) -> Result<(), Failed> {
+    pub fn make_room(
+        &self,
+        b: &FolderPair,
+        (to, name): (&Folder, &OsStr),
+        there: &Stat,
+    ) -> Result<(), Failed> {
+        if let Some(r) = self.options.restore.as_ref().filter(|_| !self.may_replace(b)) {
+            let ours = there.kind() == Kind::File && r.is_begun(Node::Named(to, name));
+            if !ours {
+                return Err((
+                    "replace (which --overwrite does) what is there in place of",
+                    Errno::EEXIST.into(),
+                ));
+            }
+        }
         if there.kind() != Kind::Folder {
             return to.unlink(name).map_err(|e| ("replace the copy of", e));
+        }
+        if self.options.restore.is_some() {
+            return Err(("replace the directory (move it away first) in place of", Errno::EISDIR.into()));
         }
         if !self.options.delete {
             let why = "replace the directory (which --delete would) that lies in place of";
             return Err((why, Errno::EISDIR.into()));
         }
-        let removed = super::delete::remove(to, name, there, self.stop);
+        let removed = super::delete::remove(to, name, there, &mut || !self.stop.wanted());
         removed.map(drop).map_err(|e| ("remove the directory in place of", e))
     }
 
@@ -350,6 +426,8 @@ impl<'a> CopyRun<'a> {
             fresh: !is_there,
             has_default_acl: false,
             gives_group: false,
+            begun: !is_there,
+            project: None,
             stat: Some(wanted),
             renamed: None,
             parent: Some(b.clone()),
@@ -365,6 +443,17 @@ impl<'a> CopyRun<'a> {
                     self.within.get_or_init(|| now.id());
                 }
                 next.gives_group = now.mode & 0o2000 != 0;
+                if let Some(r) = &self.options.restore {
+                    next.begun = next.fresh || r.is_begun(Node::Open(folder.as_fd()));
+                    if next.begun {
+                        r.mark(Node::Open(folder.as_fd()));
+                    }
+                    if self.may_replace(&next) {
+                        let not_kept = r.set_default(&next.from, &folder);
+                        self.not_kept(&next.path, not_kept);
+                    }
+                    next.project = r.project_in(&folder);
+                }
                 (next.to, next.has_default_acl) = (Some(folder), has_default_acl);
             }
             _ => {}
@@ -387,7 +476,7 @@ impl<'a> CopyRun<'a> {
             Some(t) if t.kind() == Kind::Folder => None,
             other => {
                 if let Some(t) = other {
-                    self.make_room(to, name, &t)?;
+                    self.make_room(b, (to, name), &t)?;
                 }
                 to.make_folder(name, 0o700).map_err(|e| ("make directory", e))?;
                 Some(())
@@ -435,7 +524,7 @@ impl<'a> CopyRun<'a> {
         };
         if !same {
             if let Some(t) = &there {
-                self.make_room(to, new, t)?;
+                self.make_room(b, (to, new), t)?;
             }
             if is_link {
                 to.make_symlink(new, &target).map_err(|e| ("make the copy of", e))?;
@@ -447,6 +536,13 @@ impl<'a> CopyRun<'a> {
         let made = if is_link { &counts.symlinks_made } else { &counts.nodes_made };
         add(if same { &counts.skipped } else { made }, 1);
         let node = Node::Named(to, new);
+        if same && !self.may_replace(b) {
+            self.differs(&b.path_of(name), Node::Named(&b.from, name), &wanted, node);
+            return Ok(());
+        }
+        if let Some(r) = &self.options.restore {
+            self.not_kept(&b.path_of(name), r.set_project((&b.from, name), (to, new), b.project));
+        }
         let now = node.stat().map_err(|e| ("look at the copy of", e))?;
         let out = attributes::set(
             Node::Named(&b.from, name),

@@ -22,8 +22,8 @@ struct Pair {
 }
 
 /// Removes a name and, if it is a directory, all below it that lies on the same file system. Returns how many
-/// names that were.
-pub fn remove(dir: &Folder, name: &OsStr, there: &Stat, stop: &Stop) -> io::Result<u64> {
+/// names that were. `go_on` is asked after each of them (`ECANCELED`).
+pub fn remove(dir: &Folder, name: &OsStr, there: &Stat, go_on: &mut dyn FnMut() -> bool) -> io::Result<u64> {
     if there.kind() != Kind::Folder {
         return dir.unlink(name).map(|()| 1);
     }
@@ -31,14 +31,14 @@ pub fn remove(dir: &Folder, name: &OsStr, there: &Stat, stop: &Stop) -> io::Resu
     // Directories that are being emptied, the deepest last.
     let mut open: Vec<(Folder, Listing, OsString)> = vec![enter(dir, name, there)?];
     while let Some((folder, listing, _)) = open.last_mut() {
-        if stop.wanted() {
-            return Err(Errno::ECANCELED.into());
-        }
         let Some(next) = listing.next() else {
             let (_, _, name) = open.pop().expect("it is the last one");
             let above = open.last().map_or(dir, |(f, _, _)| f);
             above.remove_folder(&name)?;
             removed += 1;
+            if !open.is_empty() && !go_on() {
+                return Err(Errno::ECANCELED.into());
+            }
             continue;
         };
         let name = next?;
@@ -52,6 +52,9 @@ pub fn remove(dir: &Folder, name: &OsStr, there: &Stat, stop: &Stop) -> io::Resu
         } else {
             folder.unlink(&name)?;
             removed += 1;
+            if !go_on() {
+                return Err(Errno::ECANCELED.into());
+            }
         }
     }
     Ok(removed)
@@ -121,7 +124,7 @@ fn one(pool: &Pool<Pair>, o: &Options, report: &Report, stop: &Stop, pair: &Pair
                         Node::Open(pair.to.as_fd()).set_permissions(stat.permissions() | 0o200)?;
                     }
                     changed = true;
-                    match remove(&pair.to, name, &there, stop) {
+                    match remove(&pair.to, name, &there, &mut || !stop.wanted()) {
                         Ok(n) => add(&report.counts.deleted, n),
                         Err(e) => report.error(&o.dst.join(&pair.path).join(name), "remove", e),
                     }

@@ -3,6 +3,7 @@
 use super::attributes::{self, Was};
 use super::copier::{CopyRun, Failed, FolderPair, Task, was};
 use super::report::add;
+use super::restore::Restore;
 use super::rules::layout_of;
 use crate::pool::BLOCK_BYTES;
 use client::control::{self, Name, Request};
@@ -62,6 +63,10 @@ pub fn copy(
         add(&counts.bytes_skipped, wanted.size);
         if let (Some(to), Some(now), false) = (&b.to, there, c.options.dry_run) {
             let (from, to) = (Node::Named(&b.from, name), Node::Named(to, new));
+            if !c.may_replace(b) {
+                c.differs(&b.path_of(name), from, &wanted, to);
+                return Ok(Made::Now);
+            }
             let out = attributes::set(from, &wanted, to, &now, Was::There, c.options.root);
             c.outcome(&b.path_of(name), out, false);
         }
@@ -80,10 +85,10 @@ pub fn copy(
             return Err(("copy what was replaced meanwhile:", Errno::ESTALE.into()));
         }
         if let Some(t) = there {
-            c.make_room(to, new, &t)?;
+            c.make_room(b, (to, new), &t)?;
         }
         wanted = as_claimed(opened, &wanted);
-        let made = create(c, b, to, new, &wanted).map_err(|e| ("create the copy of", e))?;
+        let made = create(c, b, to, (name, new), &wanted).map_err(|e| ("create the copy of", e))?;
         if wanted.size > c.options.large_bytes {
             return large(c, b, name, wanted, (from, made), try_number).map(|()| Made::Later);
         }
@@ -102,7 +107,16 @@ fn as_claimed(opened: Stat, met: &Stat) -> Stat {
 }
 
 /// A new file with the layout that the user wants for it.
-fn create(c: &CopyRun<'_>, b: &FolderPair, to: &Folder, name: &OsStr, wanted: &Stat) -> io::Result<LoadFile> {
+fn create(
+    c: &CopyRun<'_>,
+    b: &FolderPair,
+    to: &Folder,
+    (old, name): (&OsStr, &OsStr),
+    wanted: &Stat,
+) -> io::Result<LoadFile> {
+    if let Some(r) = &c.options.restore {
+        return again(c, b, to, (old, name), r);
+    }
     let Some(spec) = layout_of(&c.options.layouts, name, wanted.size) else {
         // Nobody else reads it before it has its owner.
         let owned = (wanted.uid, wanted.gid) == c.user && !b.gives_group;
@@ -114,6 +128,25 @@ fn create(c: &CopyRun<'_>, b: &FolderPair, to: &Folder, name: &OsStr, wanted: &S
         Ok(_) => to.write_file(name),
         Err(e) => Err(Errno(e.errno).into()),
     }
+}
+
+/// A new file with the layout and project that it had in the snapshot, where it is called `old`.
+fn again(
+    c: &CopyRun<'_>,
+    b: &FolderPair,
+    to: &Folder,
+    (old, new): (&OsStr, &OsStr),
+    r: &Restore,
+) -> io::Result<LoadFile> {
+    let (made, mut not_kept) = r.create(&b.from, old, (to, new))?;
+    if !b.begun {
+        r.mark(Node::Open(made.as_fd()));
+    }
+    let project = r.set_project((&b.from, old), (to, new), b.project);
+    not_kept.project = project.project;
+    not_kept.others.extend(project.others);
+    c.not_kept(&b.path_of(old), not_kept);
+    Ok(made)
 }
 
 fn large(
@@ -224,7 +257,7 @@ fn once_more(
     let opened = Node::Open(from.as_fd()).stat().map_err(|e| ("look at", e))?;
     let wanted = as_claimed(opened, wanted);
     to.unlink(new).map_err(|e| ("replace the copy of", e))?;
-    let made = create(c, b, to, new, &wanted).map_err(|e| ("create the copy of", e))?;
+    let made = create(c, b, to, (name, new), &wanted).map_err(|e| ("create the copy of", e))?;
     large(c, b, name, wanted, (from, made), try_number)
 }
 
@@ -317,8 +350,16 @@ fn finish(
         // Everything but the time is set.
         (was, made.mtime) = (Was::There, wanted.mtime);
     }
+    // Whoever may not write his own file cannot take its mark away later.
+    let first = !c.options.root && wanted.mode & 0o200 == 0;
+    if let Some(r) = c.options.restore.as_ref().filter(|_| !changed && first && !b.begun) {
+        r.unmark(node);
+    }
     let out = attributes::set(Node::Open(from.as_fd()), wanted, node, &made, was, c.options.root);
     c.outcome(&path, out, true);
+    if let Some(r) = c.options.restore.as_ref().filter(|_| !changed && !first && !b.begun) {
+        r.unmark(node);
+    }
     if let Err(e) = to.close() {
         return undo(c, b, name, ("close the copy of", e));
     }

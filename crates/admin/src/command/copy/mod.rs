@@ -1,18 +1,22 @@
 //! `nacre copy`: makes a directory, or a file, the copy of another, by many hands.
 //!
 //! `copier` walks SRC and makes what is missing (`file` the contents, `links` hard links, `attributes` the
-//! rest), `delete` removes what is gone, `verify` reads both back; `report` has what came of it.
+//! rest), `delete` removes what is gone, `verify` reads both back; `report` has what came of it. `restore`
+//! has what files keep beside that when they come back from a snapshot.
 
 mod attributes;
-mod copier;
-mod delete;
+pub(super) mod copier;
+pub(super) mod delete;
 mod file;
 mod links;
-mod report;
+pub(super) mod report;
+mod restore;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod verify;
+
+pub(super) use restore::Restore;
 
 use crate::failure::Failure;
 use crate::live::ProgressLine;
@@ -89,7 +93,7 @@ pub fn main(args: &[OsString]) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let report = Report::new(ProgressLine::for_terminal(args.quiet));
+    let report = Report::new(NAME, ProgressLine::for_terminal(args.quiet));
     let done = run(&args, &options, &report, &stop);
     report.clear();
     if let Err(f) = &done {
@@ -163,6 +167,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         dry_run: args.dry_run,
         root: world::sys::euid() == 0,
         large_bytes: LARGE_BYTES,
+        restore: None,
     };
     if !options.layouts.is_empty() {
         must_have_layouts(&options.dst)?;
@@ -175,6 +180,29 @@ fn options(args: &Args) -> Result<Options, Failure> {
         }
     }
     Ok(options)
+}
+
+/// What `nacre snapshot restore` does: `src` becomes `dst` as far as `restore` lets it. `src` has no symbolic
+/// links in it. Errors on single files are in the report.
+pub(super) fn bring_back(
+    (src, dst): (&Path, &Path),
+    restore: Restore,
+    threads: Option<usize>,
+    report: &Report,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let o = Options {
+        src: src.to_path_buf(),
+        dst: dst.to_path_buf(),
+        threads: threads.unwrap_or_else(default_threads),
+        layouts: Vec::new(),
+        delete: false,
+        dry_run: false,
+        root: world::sys::euid() == 0,
+        large_bytes: LARGE_BYTES,
+        restore: Some(restore),
+    };
+    all_passes(&o, (false, None), report, stop)
 }
 
 /// `--layout` means something on a Nacre file system only.
@@ -191,6 +219,15 @@ fn must_have_layouts(dst: &Path) -> Result<(), Failure> {
 
 /// All passes.
 fn run(args: &Args, o: &Options, report: &Report, stop: &Stop) -> Result<(), Failure> {
+    all_passes(o, (args.force, args.verify), report, stop)
+}
+
+fn all_passes(
+    o: &Options,
+    (force, verify): (bool, Option<Share>),
+    report: &Report,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let failed = |what: &'static str| move |e| Failure::io(what, &o.src.display().to_string(), e);
     let copier = CopyRun::new(o, report, stop).map_err(failed("cannot begin to copy"))?;
     if report.shows_progress() {
@@ -198,8 +235,8 @@ fn run(args: &Args, o: &Options, report: &Report, stop: &Stop) -> Result<(), Fai
     }
     copier.run().map_err(failed("cannot begin to copy"))?;
     drop(copier);
-    if args.delete && !stop.wanted() {
-        if report.is_same() || args.force {
+    if o.delete && !stop.wanted() {
+        if report.is_same() || force {
             delete::run(o, report, stop).map_err(failed("cannot remove what is gone from"))?;
         } else {
             let why = "nothing was deleted because of the errors above (--force does it all the same)";
@@ -211,7 +248,7 @@ fn run(args: &Args, o: &Options, report: &Report, stop: &Stop) -> Result<(), Fai
         let synced = held.and_then(|f| f.sync_filesystem());
         synced.map_err(|e| Failure::io("cannot flush", &o.dst.display().to_string(), e))?;
     }
-    if let Some(share) = args.verify.filter(|_| !o.dry_run && !stop.wanted()) {
+    if let Some(share) = verify.filter(|_| !o.dry_run && !stop.wanted()) {
         verify::run(o, report, stop, share).map_err(failed("cannot verify the copy of"))?;
     }
     Ok(())

@@ -56,6 +56,8 @@ pub struct Counts {
     pub bytes_verified: AtomicU64,
     /// Whose owner an ordinary user cannot give away.
     pub owners_not_kept: AtomicU64,
+    /// Whose project this user cannot give.
+    pub projects_not_kept: AtomicU64,
     pub errors: AtomicU64,
     pub differences: AtomicU64,
 }
@@ -113,18 +115,21 @@ pub struct Report {
     errors: Mutex<Vec<Problem>>,
     differences: Mutex<Vec<Problem>>,
     line: ProgressLine,
+    /// Of the command, before what it has to say.
+    name: &'static str,
     began_ns: u64,
     goal: Arc<Goal>,
 }
 
 impl Report {
-    /// `line` shows how far it is.
-    pub fn new(line: ProgressLine) -> Report {
+    /// `line` shows how far it is; `name` is the command's.
+    pub fn new(name: &'static str, line: ProgressLine) -> Report {
         Report {
             counts: Counts::default(),
             errors: Mutex::default(),
             differences: Mutex::default(),
             line,
+            name,
             began_ns: monotonic_ns(),
             goal: Arc::default(),
         }
@@ -166,6 +171,11 @@ impl Report {
         });
     }
 
+    /// Something that is to be known of all of it.
+    pub fn note(&self, text: &str) {
+        self.line.print(&format!("{}: {text}", self.name));
+    }
+
     fn list(
         &self,
         list: &Mutex<Vec<Problem>>,
@@ -184,7 +194,7 @@ impl Report {
             SHOWN_MAX => "more like this is counted only".to_string(),
             _ => return,
         };
-        self.line.print(&format!("nacre copy: {text}"));
+        self.line.print(&format!("{}: {text}", self.name));
     }
 
     /// Shows how far it is.
@@ -245,6 +255,7 @@ impl Report {
             "files_verified": get(&c.files_verified),
             "bytes_verified": get(&c.bytes_verified),
             "owners_not_kept": get(&c.owners_not_kept),
+            "projects_not_kept": get(&c.projects_not_kept),
             "error_count": get(&c.errors),
             "difference_count": get(&c.differences),
             "errors": *self.errors.lock(),
@@ -275,6 +286,7 @@ impl Report {
             (&c.deleted, "deleted at the destination"),
             (&c.files_verified, "files read back and compared"),
             (&c.owners_not_kept, "belong to you now: only root can give files away"),
+            (&c.projects_not_kept, "are of another project: only root can give files to it"),
             (&c.differences, "differ"),
             (&c.errors, "errors"),
         ] {

@@ -41,7 +41,7 @@ impl Scratch {
         let args = self.args(more);
         let mut o = options(&args).unwrap();
         o.large_bytes = 1 << 20;
-        let report = Report::new(ProgressLine::none());
+        let report = Report::new(NAME, ProgressLine::none());
         run(&args, &o, &report, stop).unwrap();
         report
     }
@@ -275,7 +275,7 @@ fn a_file_is_copied_as_well_as_a_directory() {
         Args::try_parse_from(words).unwrap()
     };
     let a = args("src/f", "g");
-    let (o, report) = (options(&a).unwrap(), Report::new(ProgressLine::none()));
+    let (o, report) = (options(&a).unwrap(), Report::new(NAME, ProgressLine::none()));
     run(&a, &o, &report, &Stop::default()).unwrap();
     assert!(report.is_same(), "{:#}", report.json());
     assert_eq!(mtime(&Folder::open(&s.0).unwrap(), "g"), (1, 2));
@@ -395,4 +395,59 @@ proptest! {
         let again = s.complete(&["--threads", &threads]);
         prop_assert_eq!(number(&again, "files_copied") + number(&again, "hard_links_made"), 0);
     }
+}
+
+fn bring_back_to(s: &Scratch, overwrite: bool, stop: &Stop) -> Report {
+    let report = Report::new("restore", ProgressLine::none());
+    let restore = Restore { mark: "00c0ffee".into(), overwrite, layouts: false };
+    bring_back((&s.0.join("src"), &s.0.join("dst")), restore, Some(3), &report, stop).unwrap();
+    report
+}
+
+#[test]
+fn what_comes_back_replaces_only_what_an_earlier_try_left_incomplete() {
+    for limit in [1, 2, 5, 9, 13, 17] {
+        let s = Scratch::new();
+        every_kind(&s);
+        let stop = Stop::after(limit);
+        let first = bring_back_to(&s, false, &stop);
+        assert!(stop.wanted() && number(&first, "error_count") == 0, "{limit}: {:#}", first.json());
+        let second = bring_back_to(&s, false, &Stop::default());
+        assert!(second.is_same(), "{limit}: {:#}", second.json());
+        // All is as a copy makes it, and no mark is left.
+        let third = s.complete(&["--verify", "all", "--delete"]);
+        assert_eq!((number(&third, "attributes_set"), number(&third, "deleted")), (0, 0), "{limit}");
+        assert_eq!(Node::Open(s.dst().as_fd()).xattr(name(restore::MARK)).unwrap(), None);
+    }
+}
+
+#[test]
+fn what_is_there_and_is_otherwise_stays_unless_it_is_said_to_go() {
+    let s = Scratch::new();
+    every_kind(&s);
+    assert!(bring_back_to(&s, false, &Stop::default()).is_same());
+    let d = s.dst();
+    d.unlink(name("empty")).unwrap();
+    d.unlink(name("holes")).unwrap();
+    file(&d, "holes", b"of now", 0o600, (1, 1));
+    Node::Named(&d, name("sparse")).set_permissions(0o640).unwrap();
+    d.unlink(name("fifo")).unwrap();
+    d.make_folder(name("fifo"), 0o700).unwrap();
+    // Another snapshot's unfinished file is somebody else's.
+    Node::Named(&d, name("holes")).set_xattr(name(restore::MARK), b"another").unwrap();
+    let r = bring_back_to(&s, false, &Stop::default());
+    assert_eq!((number(&r, "error_count"), number(&r, "difference_count")), (2, 1), "{:#}", r.json());
+    assert_eq!(number(&r, "files_copied"), 1, "what is missing is made");
+    assert_eq!(content(&d, "holes"), b"of now");
+    assert_eq!(d.stat_at(name("sparse")).unwrap().permissions(), 0o640);
+    // One that a restore from this snapshot left is its own.
+    Node::Named(&d, name("holes")).set_xattr(name(restore::MARK), b"00c0ffee").unwrap();
+    d.remove_folder(name("fifo")).unwrap();
+    let r = bring_back_to(&s, false, &Stop::default());
+    assert_eq!((number(&r, "error_count"), number(&r, "files_copied")), (0, 1), "{:#}", r.json());
+    assert!(bring_back_to(&s, true, &Stop::default()).is_same());
+    assert_eq!(d.stat_at(name("sparse")).unwrap().permissions(), 0o600);
+    d.make_folder(name("empty too"), 0o700).unwrap();
+    assert!(bring_back_to(&s, true, &Stop::default()).is_same(), "what the snapshot did not have stays");
+    assert!(d.find(name("empty too")).unwrap().is_some());
 }

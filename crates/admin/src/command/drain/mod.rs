@@ -126,7 +126,8 @@ fn report(ost: &Ost, o: &Options, out: &Outcome, code: i32) {
     say!("{}: {} files moved, {} could not be, {left} objects left", ost.label, t.moved, t.failed.len());
     if out.complete && t.failed.is_empty() && out.left.as_deref() != Some("0") {
         say!(
-            "what is left is of files that are open without a name, or of none: nacre fsck finds the latter"
+            "what is left is of files that are open without a name, that lie in the trash (nacre trash empty), or \
+             of none: nacre fsck finds the latter"
         );
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod candidate;
 mod format;
 mod layout;
 mod mode;
-pub(super) mod moment;
+pub mod moment;
 mod options;
 mod predicate;
 mod query;

@@ -24,7 +24,7 @@ impl Done {
         self.operations.values().fold(0, |all, n| all.saturating_add(*n))
     }
 
-    fn add(&mut self, more: &Done) {
+    pub fn add(&mut self, more: &Done) {
         for (name, n) in &more.operations {
             let at = self.operations.entry(name.clone()).or_default();
             *at = at.saturating_add(*n);
@@ -34,7 +34,7 @@ impl Done {
     }
 
     /// What was done since `before`; all of it, if the job began anew meanwhile.
-    fn since(&self, before: &Done) -> Done {
+    pub fn since(&self, before: &Done) -> Done {
         let of = |name: &String, n: u64| n.checked_sub(*before.operations.get(name).unwrap_or(&0));
         let operations: Option<BTreeMap<_, _>> =
             self.operations.iter().map(|(name, n)| Some((name.clone(), of(name, *n)?))).collect();
@@ -155,7 +155,7 @@ fn parse(text: &str, jobs: &mut Jobs) -> Option<()> {
 }
 
 /// Adds what a target's `job_stats` says.
-fn add(target: &str, text: &str, jobs: &mut Jobs) -> Result<(), Failure> {
+pub fn add(target: &str, text: &str, jobs: &mut Jobs) -> Result<(), Failure> {
     parse(text, jobs).ok_or_else(|| {
         let why = "job_stats that this program does not understand";
         Failure::explained("cannot read answer of", target, Errno::EPROTO, why)

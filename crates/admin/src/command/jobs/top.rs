@@ -103,6 +103,17 @@ fn as_json(fsname: &str, jobs: &Jobs, count: usize, seconds: Option<u64>) -> Val
     json!({"fsname": fsname, "interval_s": seconds, "jobs": jobs})
 }
 
+/// What `nacre top jobs --json` says: what the busiest jobs did since they are counted. Targets that do not
+/// answer are in `missing`.
+pub fn query(count: usize) -> Result<Value, Failure> {
+    let (mut errors, mut all) = (FirstError::keeping(), Vec::new());
+    for m in chosen_file_systems(&[])? {
+        let jobs = look(&m, &mut errors)?;
+        all.push(as_json(&m.name.fsname, &jobs, count, None));
+    }
+    Ok(json!({"timestamp": sys::wall_seconds(), "file_systems": all, "missing": errors.kept()}))
+}
+
 fn watch(o: &Options, errors: &mut FirstError, interrupt: &Interrupt) -> Result<(), Failure> {
     let mounts = chosen_file_systems(&o.mounts)?;
     let mut before: Vec<Jobs> = Vec::new();

@@ -167,14 +167,14 @@ impl PolicyContext for Mounts<'_> {
 
     fn users_above(&self, rule: &Rule, bytes: u64) -> Result<BTreeSet<u32>, Failure> {
         let (m, mut users) = (mount_of(rule)?, BTreeSet::new());
-        quota::each_page(&m, QuotaType::User, (0, u32::MAX), |_, sums| {
+        quota::each_page(&m, QuotaType::User, (0, u32::MAX), None, |_, sums| {
             users.extend(sums.into_iter().filter(|(_, u)| u.bytes() > bytes).map(|(id, _)| id));
         })?;
         Ok(users)
     }
 
-    fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<(Taken, FirstError), Failure> {
-        gather(rule, due, now, &self.progress.seen, self.interrupt)
+    fn gather(&self, rule: &Rule, due: &Due, when: (i64, bool)) -> Result<(Taken, FirstError), Failure> {
+        gather(rule, due, when, &self.progress.seen, self.interrupt)
     }
 
     fn settle(&self, rule: &Rule, patience: Duration) {

@@ -1,6 +1,6 @@
 //! The files that a rule may be about, from the index that answers `lfs find`.
 
-use super::rules::{Entry, Rule};
+use super::rules::{Entry, Rule, at_latest};
 use super::select::{Due, Selection};
 use crate::command::find::candidate::{Candidate, Time};
 use crate::command::report::each_file;
@@ -16,14 +16,15 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
+use wire::msg::scan::Test;
 
 /// What a rule takes.
 pub struct Taken {
     /// In its order.
     pub entries: Vec<Entry>,
-    /// All files that fit, and their space.
-    pub fitting: (u64, u64),
-    /// The same of each user.
+    /// All files that fit, and their space; `None`: those that it does not take were not looked at.
+    pub fitting: Option<(u64, u64)>,
+    /// The same of each user, of those that were looked at.
     pub users: BTreeMap<u32, (u64, u64)>,
     /// More are needed than it may take at once.
     pub has_more: bool,
@@ -33,16 +34,20 @@ pub struct Taken {
 pub struct SelectionVisitor<'a> {
     root: &'a Path,
     selection: Mutex<Selection<'a>>,
+    /// Whether it is to be known of all that fit how many they are.
+    counts_all: bool,
 }
 
 impl<'a> SelectionVisitor<'a> {
-    pub fn new(rule: &'a Rule, due: &'a Due, now: i64) -> SelectionVisitor<'a> {
-        SelectionVisitor { root: &rule.directory, selection: Mutex::new(Selection::new(rule, due, now)) }
+    pub fn new(rule: &'a Rule, due: &'a Due, now: i64, counts_all: bool) -> SelectionVisitor<'a> {
+        let selection = Mutex::new(Selection::new(rule, due, now));
+        SelectionVisitor { root: &rule.directory, selection, counts_all }
     }
 
     pub fn finish(self) -> Taken {
         let mut s = self.selection.into_inner();
-        let (fitting, users, has_more) = (s.fitting, std::mem::take(&mut s.users), s.has_more());
+        let fitting = self.counts_all.then_some(s.fitting);
+        let (users, has_more) = (std::mem::take(&mut s.users), s.has_more());
         Taken { entries: s.into_entries(), fitting, users, has_more }
     }
 }
@@ -54,6 +59,11 @@ impl Visitor for SelectionVisitor<'_> {
 
     fn max_depth(&self) -> u32 {
         u32::MAX
+    }
+
+    fn still_wanted(&self) -> Option<Test> {
+        let bound = self.selection.lock().bound().filter(|_| !self.counts_all);
+        bound.map(|(time, latest)| at_latest(time, latest))
     }
 
     fn visit(&self, at: &Place<'_>, entries: Vec<Listed>, run: &Run<'_>) {
@@ -96,7 +106,7 @@ pub fn entry(c: &Candidate, path: Name) -> Entry {
 pub fn gather(
     rule: &Rule,
     due: &Due,
-    now: i64,
+    (now, counts_all): (i64, bool),
     seen: &AtomicU64,
     interrupt: &Interrupt,
 ) -> Result<(Taken, FirstError), Failure> {
@@ -104,7 +114,7 @@ pub fn gather(
     local::mount_point(root)?;
     let (tree, tests) = (Mounted::new(root)?, rule.tests(now));
     let run = Run::new("nacre policy", interrupt, seen);
-    let visitor = SelectionVisitor::new(rule, due, now);
+    let visitor = SelectionVisitor::new(rule, due, now, counts_all);
     let threads = walk::default_threads();
     if walk::is_to_scan(&tree, root, None, true, &run)? {
         let objects = Some(OfObjects::Space);

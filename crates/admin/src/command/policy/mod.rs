@@ -20,7 +20,7 @@ use crate::{output, say};
 use actor::Mounts;
 use model::Errno;
 use model::mutex::Mutex;
-use parse::Mistake;
+pub(super) use parse::{FILE_MAX_BYTES, Mistake, absolute, rule_name, without_comment, words};
 use rules::Rule;
 use run::{Came, Progress, Worker};
 use serde_json::{Value, json};
@@ -88,12 +88,20 @@ fn mistakes(file: &Path, wrong: &[Mistake]) -> Failure {
     Failure::Op { text: lines.join("\n"), errno: Errno::EINVAL }
 }
 
-fn read(file: &Path) -> Result<Vec<Rule>, Failure> {
+/// The rules of a file, as `parse` reads them.
+pub(super) fn read_rules<R>(
+    file: &Path,
+    parse: impl FnOnce(&str) -> Result<Vec<R>, Vec<Mistake>>,
+) -> Result<Vec<R>, Failure> {
     let shown = file.display().to_string();
     let text = files::read(file).map_err(|e| Failure::io("cannot read", &shown, e))?;
     let text = String::from_utf8(text)
         .map_err(|_| Failure::explained("cannot read", &shown, Errno::EINVAL, "it is no text in UTF-8"))?;
-    parse::parse(&text).map_err(|wrong| mistakes(file, &wrong))
+    parse(&text).map_err(|wrong| mistakes(file, &wrong))
+}
+
+fn read(file: &Path) -> Result<Vec<Rule>, Failure> {
+    read_rules(file, parse::parse)
 }
 
 fn check(p: &Parsed, file: &Path) -> Result<i32, Failure> {
@@ -195,6 +203,18 @@ fn history(p: &Parsed, store: &Store) -> Result<i32, Failure> {
     Ok(0)
 }
 
+/// Runs that are not over, and the last `count` that are, newest first: `nacre policy status --json` and
+/// `nacre policy history --json` of the folder that they keep their state in without a word.
+pub fn query(count: usize) -> Result<Value, Failure> {
+    let store = Store::new(Path::new(STATE_DEFAULT));
+    let is_running = store.is_locked()?;
+    let rows: Vec<Value> = store.plans()?.iter().map(|p| show::plan_row(p, is_running)).collect();
+    let mut ended = store.history()?;
+    ended.reverse();
+    ended.truncate(count);
+    Ok(json!({"running": is_running, "runs": rows, "ended": ended}))
+}
+
 fn command(args: &[OsString]) -> Result<i32, Failure> {
     let Some((what, rest)) = args.split_first() else {
         return Err(Failure::usage("say what: nacre policy check|run|status|history"));
@@ -204,9 +224,7 @@ fn command(args: &[OsString]) -> Result<i32, Failure> {
         return Err(Failure::usage(format!("'{what}' is none: nacre policy check|run|status|history")));
     };
     let p = getopt::parse(rest, OPTS)?;
-    if let Some((o, _)) = p.options.iter().find(|(o, _)| !options.contains(o)) {
-        return Err(Failure::usage(format!("'--{o}' says nothing to 'nacre policy {name}'")));
-    }
+    p.only(options, &format!("nacre policy {name}"))?;
     if p.operands.len() > usize::from(*takes_file) {
         let what = if *takes_file { "one file of rules" } else { "no file" };
         return Err(Failure::usage(format!("'nacre policy {name}' takes {what}")));

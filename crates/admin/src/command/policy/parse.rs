@@ -87,7 +87,7 @@ pub fn parse(text: &str) -> Result<Vec<Rule>, Vec<Mistake>> {
 }
 
 /// A comment begins with the line, or behind a blank.
-fn without_comment(line: &str) -> &str {
+pub fn without_comment(line: &str) -> &str {
     let is_comment = |i: &usize| *i == 0 || line[..*i].ends_with([' ', '\t']);
     match line.match_indices('#').map(|(i, _)| i).find(is_comment) {
         Some(i) => &line[..i],
@@ -95,20 +95,26 @@ fn without_comment(line: &str) -> &str {
     }
 }
 
-fn heading(rest: &str, line: usize, known: &[Draft], directory: Option<&PathBuf>) -> Result<Draft, String> {
+/// The name in a heading, behind its `[`, that no rule before has.
+pub fn rule_name<'a>(rest: &str, mut known: impl Iterator<Item = &'a str>) -> Result<String, String> {
     let name = rest.strip_suffix(']').ok_or("a heading ends with ']'")?.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(fits) {
         return Err(format!("'{name}' is no name of a rule: letters, digits, '-', '_' and '.', up to 64"));
     }
-    if known.iter().any(|d| d.rule.name == name) {
+    if known.any(|k| k == name) {
         return Err(format!("there are two rules of the name '{name}'"));
     }
+    Ok(name.to_string())
+}
+
+fn heading(rest: &str, line: usize, known: &[Draft], directory: Option<&PathBuf>) -> Result<Draft, String> {
+    let name = rule_name(rest, known.iter().map(|d| d.rule.name.as_str()))?;
     if known.len() == RULES_MAX {
         return Err(format!("there are more than {RULES_MAX} rules"));
     }
     let rule = Rule {
-        name: name.to_string(),
+        name,
         text: directory.map(|d| format!("directory = {}\n", d.display())).unwrap_or_default(),
         directory: directory.cloned().unwrap_or_default(),
         scope: Vec::new(),
@@ -125,7 +131,7 @@ fn heading(rest: &str, line: usize, known: &[Draft], directory: Option<&PathBuf>
 }
 
 /// Key, operator and value of a line.
-fn words(content: &str) -> Result<(&str, &str, &str), String> {
+pub fn words(content: &str) -> Result<(&str, &str, &str), String> {
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let end = content.find(|c| !is_of_key(c)).unwrap_or(content.len());
     let (key, rest) = (&content[..end], content[end..].trim_start());
@@ -321,7 +327,7 @@ fn order(value: &str) -> Result<Order, String> {
     })
 }
 
-fn absolute(value: &str) -> Result<PathBuf, String> {
+pub fn absolute(value: &str) -> Result<PathBuf, String> {
     if value.starts_with('/') {
         Ok(PathBuf::from(value))
     } else {

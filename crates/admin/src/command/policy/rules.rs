@@ -181,6 +181,11 @@ fn plain(condition: scan::Condition) -> Test {
     Test { negated: false, condition }
 }
 
+/// That time of a file is no later.
+pub fn at_latest(time: Time, latest: i64) -> Test {
+    within(time.number(), (i64::MIN, latest))
+}
+
 fn within(of: Number, (from, to): (i64, i64)) -> Test {
     plain(scan::Condition::Within(of, from, to))
 }

@@ -36,7 +36,8 @@ pub trait PolicyContext: Actor {
     fn space(&self, rule: &Rule) -> Result<Numbers, Failure>;
     /// Users who use more bytes than that.
     fn users_above(&self, rule: &Rule, bytes: u64) -> Result<BTreeSet<u32>, Failure>;
-    fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<(Taken, FirstError), Failure>;
+    /// What it takes. `when`: from when ages are counted, and whether all that fit are to be counted.
+    fn gather(&self, rule: &Rule, due: &Due, when: (i64, bool)) -> Result<(Taken, FirstError), Failure>;
     /// Waits until the space of deleted files is free, but not longer than this.
     fn settle(&self, rule: &Rule, patience: Duration);
     /// Seconds since 1970.
@@ -60,8 +61,8 @@ pub struct Came {
     pub action: &'static str,
     /// Why nothing is done, if it is not due.
     pub not_due: Option<String>,
-    /// All that fit, and their space.
-    pub fitting: (u64, u64),
+    /// All that fit, and their space; `None`: nobody counted those that it does not take.
+    pub fitting: Option<(u64, u64)>,
     /// What it takes, or what a report shows.
     pub entries: Vec<Entry>,
     pub has_more: bool,
@@ -112,14 +113,21 @@ impl Worker<'_> {
     }
 
     /// What a rule takes that is due, for what, and from when its ages are counted.
-    fn taken(&self, rule: &Rule, came: &mut Came) -> Result<Option<(Taken, Due, i64)>, Failure> {
+    /// What fits and is not taken is counted only if it is to be shown.
+    fn taken(
+        &self,
+        rule: &Rule,
+        came: &mut Came,
+        is_dry: bool,
+    ) -> Result<Option<(Taken, Due, i64)>, Failure> {
         let due = self.due(rule)?;
         if let Due::Not(why) = due {
             came.not_due = Some(why);
             return Ok(None);
         }
         let now = self.context.now();
-        let (taken, first) = self.context.gather(rule, &due, now)?;
+        let counts_all = is_dry || matches!(rule.action, Action::Report | Action::Notify { .. });
+        let (taken, first) = self.context.gather(rule, &due, (now, counts_all))?;
         if first.exit_code() != 0 {
             self.errors.lock().ended(first.exit_code());
         }
@@ -131,7 +139,7 @@ impl Worker<'_> {
     /// What a rule would do: nothing is done, and nothing is remembered.
     pub fn dry(&self, rule: &Rule) -> Result<Came, Failure> {
         let mut came = Came::of(rule);
-        let Some((taken, _, now)) = self.taken(rule, &mut came)? else { return Ok(came) };
+        let Some((taken, _, now)) = self.taken(rule, &mut came, true)? else { return Ok(came) };
         if let Action::Notify { users, remind, .. } = &rule.action {
             came.told = self.to_tell(rule, &taken, (*users, *remind), now)?;
         }
@@ -144,7 +152,7 @@ impl Worker<'_> {
             return self.go_on(rule, plan);
         }
         let mut came = Came::of(rule);
-        let Some((taken, due, now)) = self.taken(rule, &mut came)? else { return Ok(came) };
+        let Some((taken, due, now)) = self.taken(rule, &mut came, false)? else { return Ok(came) };
         if came.is_interrupted {
             return Ok(came);
         }

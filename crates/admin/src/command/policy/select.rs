@@ -1,6 +1,6 @@
 //! Which files a rule takes: the first ones in its order, no more than are needed, in bounded memory.
 
-use super::rules::{Action, Entry, Order, Rule, When};
+use super::rules::{Action, Entry, Order, Rule, Time, When};
 use crate::command::df::Numbers;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -110,6 +110,16 @@ impl<'a> Selection<'a> {
             self.bytes = self.bytes.saturating_sub(last.entry.space);
             self.heap.pop();
         }
+    }
+
+    /// All that are still taken are at least so old by that time, whatever else comes; `None`: any may be.
+    pub fn bound(&self) -> Option<(Time, i64)> {
+        let Order::OldestFirst(time) = self.rule.order else { return None };
+        let is_enough = matches!(self.due, Due::Bytes(n) if self.bytes >= *n);
+        // Only then it is known that there are more than may be taken.
+        let is_full = self.is_cut && self.heap.len() >= self.rule.limit;
+        let last = self.heap.peek().filter(|_| is_enough || is_full)?;
+        Some((time, last.entry.time(time)))
     }
 
     /// Whether more are needed than may be taken.

@@ -90,7 +90,8 @@ pub fn came_text(rule: &Rule, c: &Came, is_dry: bool) -> String {
         return format!("{}: not due: {why}\n", c.rule);
     }
     let (files, bytes) = (c.entries.len(), c.entries.iter().map(|e| e.space).sum::<u64>());
-    let fit = format!("{} fit, of {}", c.fitting.0, human(c.fitting.1, 1024));
+    let (fitting, of) = c.fitting.unwrap_or_default();
+    let fit = format!("{fitting} fit, of {}", human(of, 1024));
     let mut out = match (is_dry, &rule.action) {
         (true, Action::Notify { .. }) => format!("{}: would tell {} users ({fit})\n", c.rule, c.told.len()),
         (false, Action::Notify { .. }) => {
@@ -131,7 +132,7 @@ pub fn came_text(rule: &Rule, c: &Came, is_dry: bool) -> String {
 pub fn came_row(rule: &Rule, c: &Came) -> Value {
     let told = |(uid, files, bytes): &(u32, u64, u64)| json!({"uid": uid, "user": names::user(*uid), "files": files, "bytes": bytes});
     json!({"rule": c.rule, "action": c.action, "due": c.not_due.is_none(), "why_not": c.not_due,
-        "fitting_files": c.fitting.0, "fitting_bytes": c.fitting.1, "more": c.has_more,
+        "fitting_files": c.fitting.map(|f| f.0), "fitting_bytes": c.fitting.map(|f| f.1), "more": c.has_more,
         "resumed": c.is_resumed, "interrupted": c.is_interrupted, "result": c.tally,
         "told": c.told.iter().map(told).collect::<Vec<_>>(),
         "files": c.entries.iter().map(|e| row(rule, e)).collect::<Vec<_>>()})

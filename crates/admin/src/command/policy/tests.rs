@@ -3,7 +3,7 @@
 use super::actor::Actor;
 use super::gather::{SelectionVisitor, Taken, entry};
 use super::parse::parse;
-use super::rules::{Entry, Order, Rule, Time};
+use super::rules::{Entry, Order, Rule, Time, at_latest};
 use super::run::{PolicyContext, Progress, Worker, row};
 use super::select::{Due, Selection, due_by_space};
 use super::show;
@@ -13,9 +13,9 @@ use crate::command::find::candidate::Candidate;
 use crate::failure::{Failure, FirstError};
 use crate::interrupt::Interrupt;
 use crate::walk::fake::{Fake, striped};
-use crate::walk::index::{self, ScanPlan};
+use crate::walk::index::{self, Answer, Index, ScanPlan};
 use crate::walk::{self, Run, Tree};
-use client::control::{Name, OfObjects};
+use client::control::{Completed, Name, OfObjects};
 use model::mutex::Mutex;
 use model::{Errno, Fid, FileType, Timestamp};
 use proptest::prelude::*;
@@ -25,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+use wire::msg::scan::{Cursor, Test};
 
 const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86400;
@@ -189,7 +190,12 @@ proptest! {
         let all: Vec<Entry> =
             files.iter().zip(1..).map(|((uid, t, space), n)| file(n, *uid, *t, *space)).collect();
         let mut s = Selection::new(&rule, &due, 50);
-        all.iter().rev().cloned().for_each(|e| s.offer(e));
+        for e in all.iter().rev() {
+            // What a scan leaves out meanwhile changes nothing.
+            if s.bound().is_none_or(|(time, latest)| e.time(time) <= latest) {
+                s.offer(e.clone());
+            }
+        }
         let has_more = s.has_more();
         let got = s.into_entries();
 
@@ -365,10 +371,15 @@ impl PolicyContext for FakeContext {
         Ok(sums.into_iter().filter(|(_, n)| *n > bytes).map(|(u, _)| u).collect())
     }
 
-    fn gather(&self, rule: &Rule, due: &Due, now: i64) -> Result<(Taken, FirstError), Failure> {
+    fn gather(
+        &self,
+        rule: &Rule,
+        due: &Due,
+        (now, counts_all): (i64, bool),
+    ) -> Result<(Taken, FirstError), Failure> {
         let (tree, seen) = (self.tree.lock(), AtomicU64::new(0));
         let run = Run::new("test", &self.interrupt, &seen);
-        let (g, tests) = (SelectionVisitor::new(rule, due, now), rule.tests(now));
+        let (g, tests) = (SelectionVisitor::new(rule, due, now, counts_all), rule.tests(now));
         if self.by_index {
             let objects = Some(OfObjects::Space);
             let root = &rule.directory;
@@ -384,6 +395,48 @@ impl PolicyContext for FakeContext {
 
     fn now(&self) -> i64 {
         self.now.load(Relaxed) as i64
+    }
+}
+
+/// A tree that remembers with which tests it was asked.
+struct AskedTree<'a> {
+    tree: &'a Fake,
+    tests: Mutex<Vec<Vec<Test>>>,
+}
+
+impl Index for AskedTree<'_> {
+    fn page(
+        &self,
+        after: Option<Cursor>,
+        tests: &[Test],
+        objects: Option<OfObjects>,
+    ) -> Result<Completed, Answer> {
+        self.tests.lock().push(tests.to_vec());
+        self.tree.page(after, tests, objects)
+    }
+}
+
+#[test]
+fn a_scan_asks_for_nothing_younger_than_what_is_taken_unless_all_are_counted() {
+    let mut tree = Fake::new();
+    (0..60).for_each(|n| add(&mut tree, &format!("f{n}"), 70001, 100 + i64::from(n % 7), 1));
+    let text = "directory = /m\n[r]\norder = accessed\nlimit = 3\naction = archive\nlist = /l\n";
+    let rule = rules(text).remove(0);
+    for counts_all in [false, true] {
+        let asked = AskedTree { tree: &tree, tests: Mutex::default() };
+        let (seen, interrupt, tests) = (AtomicU64::new(0), Interrupt::default(), rule.tests(NOW));
+        let run = Run::new("test", &interrupt, &seen);
+        let visitor = SelectionVisitor::new(&rule, &Due::All, NOW, counts_all);
+        let (root, objects) = (&rule.directory, Some(OfObjects::Space));
+        let plan = ScanPlan { root, tests: &tests, objects, threads: 1, is_forced: true };
+        index::scan(&tree, &asked, &plan, &visitor, &run);
+        let taken = visitor.finish();
+        assert!(taken.entries.iter().all(|e| e.atime == at(NOW - 106 * DAY)) && taken.has_more);
+        assert_eq!((taken.entries.len(), taken.fitting.map(|f| f.0)), (3, counts_all.then_some(60)));
+        let last = asked.tests.lock().last().cloned().unwrap();
+        let bound = at_latest(Time::Accessed, NOW - 106 * DAY);
+        assert_eq!(last.contains(&bound), !counts_all, "{last:?}");
+        assert_eq!(asked.tests.lock()[0], tests, "nobody knows a bound at first");
     }
 }
 

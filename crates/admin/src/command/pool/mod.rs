@@ -94,11 +94,9 @@ fn split(text: &str) -> Result<(&str, &str), Failure> {
 
 /// Has the active MGS do it.
 fn order(what: &str, order: &PoolOrder) -> Result<PoolChange, Failure> {
-    let has_mgs = |d: &&Daemon| d.status().is_some_and(|s| s.targets.iter().any(|t| t.label == "MGS"));
-    let all = Daemon::all();
-    // An MGS over etcd may be one of several on this host: the active one answers.
+    // The active one answers.
     let mut last = None;
-    for d in all.iter().filter(has_mgs) {
+    for d in Daemon::of_mgs() {
         match d.ask_if_there(&DaemonRequest::Pool(order.clone()))? {
             None => {}
             Some(DaemonReply::Pool(change)) => return Ok(change),
@@ -106,8 +104,11 @@ fn order(what: &str, order: &PoolOrder) -> Result<PoolChange, Failure> {
             Some(_) => last = Some((Errno::EPROTO.0, "its answer is none".to_string())),
         }
     }
-    let (errno, why) =
-        last.unwrap_or((Errno::ENODEV.0, "this must be run on the node that has the MGS".to_string()));
+    let nowhere = || {
+        let (errno, why) = local::no_mgs();
+        (errno.0, why.to_string())
+    };
+    let (errno, why) = last.unwrap_or_else(nowhere);
     let pool = format!("{}.{}", order.fsname, order.pool);
     Err(Failure::explained(what, &pool, Errno(errno), &why))
 }

@@ -1,10 +1,11 @@
 //! `lfs quota`: what users, groups and projects use, and may use; `nacre quota verify`: whether the servers
 //! count that right. `lfs setquota` is in `set`, `nacre top users` and its like are in `top`.
 
+pub mod directory;
 pub mod set;
 pub mod top;
 
-use super::with_page;
+use super::{pool, with_page};
 use crate::command::osts::{chosen_file_systems, chosen_mounts};
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Parsed, flag, value};
@@ -12,16 +13,17 @@ use crate::local::{self, LocalMount};
 use crate::size::{human, parse_index};
 use crate::{names, output, say};
 use client::control::{Reply, Request, TargetUsage};
-use model::quota::{Limit, Standing, Standings};
+use model::quota::{Limit, PoolStanding, Standing, Standings};
 use model::usage::{QuotaId, QuotaType, Usage};
-use model::{Errno, TargetKind};
+use model::{Errno, Pool, TargetKind};
 use serde_json::{Value, json};
 use set::{show_grace, show_seconds};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use wire::msg::quotactl::QuotaAsk;
 
-pub const USAGE: &str = "[-q] [-v] [-h] [-o IDX|-m IDX] [-u|-g|-p ID] [--json] [MOUNT]\n       lfs quota -a [-u|-g|-p] [-s START] [-e END] [-n] [-h] [--json] [MOUNT]\n       lfs quota -t {-u|-g|-p} [--json] [MOUNT]\n       lfs quota {-U|-G|-P} [-h] [--json] [MOUNT]";
+pub const USAGE: &str = "[-q] [-v] [-h] [-o IDX|-m IDX] [--pool [FSNAME.]POOL] [-u|-g|-p ID] [--json] [MOUNT]\n       lfs quota [-q] [-v] [-h] [-o IDX|-m IDX] [--pool [FSNAME.]POOL] -d [--json] DIR...\n       lfs quota -a [-u|-g|-p|-d] [--pool [FSNAME.]POOL] [-s START] [-e END] [-n] [-h] [--json] [MOUNT]\n       lfs quota -t {-u|-g|-p|-d} [--json] [MOUNT]\n       lfs quota {-U|-G|-P} [-h] [--json] [MOUNT]";
 
 const INCOMPLETE: &str = "Some errors happened when getting quota info. Some devices may be not working or deactivated. The data in \"[]\" is inaccurate.";
 
@@ -108,11 +110,12 @@ fn header(first: &str) {
 }
 
 /// The long name of a type, and its letter.
-fn words(of: QuotaType) -> (&'static str, &'static str) {
+pub(super) fn words(of: QuotaType) -> (&'static str, &'static str) {
     match of {
         QuotaType::User => ("user", "uid"),
         QuotaType::Group => ("group", "gid"),
         QuotaType::Project => ("project", "pid"),
+        QuotaType::Directory => ("directory", "id"),
     }
 }
 
@@ -121,12 +124,14 @@ fn name_of(q: QuotaId) -> String {
         QuotaType::User => names::user(q.id),
         QuotaType::Group => names::group(q.id),
         QuotaType::Project => names::project_name(q.id),
+        // By itself; [`directory::Names`] knows its path.
+        QuotaType::Directory => q.id.to_string(),
     }
 }
 
 /// The types that were asked for.
 fn types(p: &Parsed) -> Vec<QuotaType> {
-    let all = [("user", QuotaType::User), ("group", QuotaType::Group), ("project", QuotaType::Project)];
+    let all = QuotaType::ALL.map(|of| (words(of).0, of));
     all.into_iter().filter(|(long, _)| p.has(long)).map(|(_, of)| of).collect()
 }
 
@@ -136,6 +141,7 @@ fn parse_id(of: QuotaType, s: &str) -> Result<QuotaId, Failure> {
         QuotaType::User => names::uid(s.strip_prefix("u:").unwrap_or(s)),
         QuotaType::Group => names::gid(s.strip_prefix("g:").unwrap_or(s)),
         QuotaType::Project => names::project(s),
+        QuotaType::Directory => None,
     };
     let id = found.ok_or_else(|| Failure::op(&format!("unknown {}", words(of).0), s, Errno::ENOENT))?;
     Ok(QuotaId { of, id })
@@ -147,6 +153,23 @@ fn ask(m: &LocalMount, ask: QuotaAsk) -> Result<(Vec<TargetUsage>, Option<u32>),
         Reply::Quota { targets, next } => Ok((targets, next)),
         other => Err(local::strange(&m.dir, &other)),
     }
+}
+
+/// Whether a target is in the pool that is asked about.
+fn is_within(pool: Option<&Pool>, t: &TargetUsage) -> bool {
+    let target = t.target.target;
+    pool.is_none_or(|p| target.kind == TargetKind::Ost && p.has(target.index))
+}
+
+/// How somebody stands with a pool, in the place of all of his limits.
+fn standings_in(pool: &Pool, said: &[PoolStanding], id: QuotaId) -> Standings {
+    let found = said.iter().find(|p| p.of == id && p.pool == pool.name);
+    let of = |p: &PoolStanding| Standings {
+        space: p.space,
+        space_grace_left: p.grace_left,
+        ..Standings::default()
+    };
+    found.map(of).unwrap_or_default()
 }
 
 /// Targets that `-o` and `-m` leave in.
@@ -202,21 +225,34 @@ fn limits_json(l: &Standings) -> Value {
            "default": l.by_default})
 }
 
-fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Result<Value, Failure> {
+fn one(
+    m: &LocalMount,
+    p: &Parsed,
+    (id, name): (QuotaId, &str),
+    errors: &mut FirstError,
+) -> Result<Value, Failure> {
+    let pool = p.value("pool").map(|name| pool::members(m, name)).transpose()?;
     let (mut targets, _) = ask(m, QuotaAsk::Of(vec![id]))?;
     targets.sort_by_key(|t| t.target.target);
+    let in_pools: Vec<PoolStanding> = targets.iter().flat_map(|t| t.pools.clone()).collect();
     let mut kept = Vec::new();
     for t in targets {
-        if chosen(p, &t)? {
+        if chosen(p, &t)? && is_within(pool.as_ref(), &t) {
             kept.push(t);
         }
     }
-    let sum = sum_of(&kept, id);
+    let mut sum = sum_of(&kept, id);
+    if let Some(pool) = &pool {
+        sum.limits = standings_in(pool, &in_pools, id);
+    }
     let style = Style { human: p.has("human-readable"), incomplete: sum.incomplete };
     let of_target = |t: &TargetUsage| t.usage.first().map(|(_, u)| *u).unwrap_or_default();
     if !p.has("json") {
         if !p.has("quiet") {
-            say!("Disk quotas for {} {} ({} {}):", id.of.name(), name_of(id), words(id.of).1, id.id);
+            say!("Disk quotas for {} {name} ({} {}):", id.of.name(), words(id.of).1, id.id);
+            if let Some(pool) = &pool {
+                say!("Quotas for pool: {}", pool.name);
+            }
             header("Filesystem");
         }
         style.row(&m.dir.display().to_string(), sum.usage, &sum.limits);
@@ -240,31 +276,47 @@ fn one(m: &LocalMount, p: &Parsed, id: QuotaId, errors: &mut FirstError) -> Resu
                    "bytes_granted": granted(t, id)})
         })
         .collect();
-    Ok(json!({"mount": m.dir, "type": words(id.of).0, "id": id.id, "name": name_of(id),
+    Ok(json!({"mount": m.dir, "type": words(id.of).0, "id": id.id, "name": name,
               "bytes": sum.usage.bytes(), "inodes": sum.usage.inodes, "limits": limits_json(&sum.limits),
-              "complete": !sum.incomplete,
+              "complete": !sum.incomplete, "pool": pool.map(|p| p.name),
               "targets": rows}))
 }
 
-/// What everybody of a type from one id to another uses, page by page: what the targets said, and their sums.
-/// Returns what they said last.
+/// What some owners have, and may have, in their order; a target that does not answer is reported.
+pub(super) fn standings(
+    m: &LocalMount,
+    ids: Vec<QuotaId>,
+    program: &str,
+    errors: &mut FirstError,
+) -> Result<Vec<(Usage, Standings)>, Failure> {
+    let (targets, _) = ask(m, QuotaAsk::Of(ids.clone()))?;
+    report_unanswered(program, &targets, errors);
+    Ok(ids.into_iter().map(|id| sum_of(&targets, id)).map(|s| (s.usage, s.limits)).collect())
+}
+
+/// What everybody of a type from one id to another uses, on all targets or those of a pool, page by page:
+/// what the targets said, and their sums. Returns what they said last.
 pub(crate) fn each_page(
     m: &LocalMount,
     of: QuotaType,
     (start, end): (u32, u32),
+    pool: Option<&Pool>,
     mut f: impl FnMut(&[TargetUsage], BTreeMap<u32, Usage>),
 ) -> Result<Vec<TargetUsage>, Failure> {
     let mut after = start.checked_sub(1);
     loop {
         let (targets, next) = ask(m, QuotaAsk::All { of, after })?;
         let mut sums: BTreeMap<u32, Usage> = BTreeMap::new();
-        for (q, u) in targets.iter().flat_map(|t| &t.usage).filter(|(q, _)| (start..=end).contains(&q.id)) {
+        let within = targets.iter().filter(|t| is_within(pool, t));
+        for (q, u) in within.flat_map(|t| &t.usage).filter(|(q, _)| (start..=end).contains(&q.id)) {
             let sum = sums.entry(q.id).or_default();
             *sum = sum.plus(*u);
         }
         // Who has limits and nothing else.
-        for (q, _) in targets.iter().flat_map(|t| &t.limits).filter(|(q, _)| (start..=end).contains(&q.id)) {
-            sums.entry(q.id).or_default();
+        let limited = targets.iter().flat_map(|t| &t.limits).map(|(q, _)| q.id);
+        let in_pools = targets.iter().flat_map(|t| &t.pools).map(|p| p.of.id);
+        for id in limited.chain(in_pools).filter(|id| (start..=end).contains(id)) {
+            sums.entry(id).or_default();
         }
         f(&targets, sums);
         match next.filter(|n| *n < end) {
@@ -301,20 +353,35 @@ fn everybody(
     };
     let (start, end) = (number("start-qid", 0)?, number("end-qid", u32::MAX)?);
     let mut rows = Vec::new();
+    let plural = if of == QuotaType::Directory { "directories".into() } else { format!("{}s", words(of).0) };
+    let paths =
+        if of == QuotaType::Directory { directory::Names::of(m)? } else { directory::Names::default() };
     if !p.has("json") && !p.has("quiet") {
-        say!("Disk quotas for all {}s of {}:", words(of).0, m.dir.display());
+        say!("Disk quotas for all {plural} of {}:", m.dir.display());
         header("Name");
     }
-    let last = each_page(m, of, (start, end), |targets, sums| {
+    let pool = p.value("pool").map(|name| pool::members(m, name)).transpose()?;
+    let last = each_page(m, of, (start, end), pool.as_ref(), |targets, sums| {
         let incomplete = unanswered(targets).next().is_some();
         let style = Style { human: p.has("human-readable"), incomplete };
-        for (id, u) in sums {
-            let name = if p.has("numeric") { id.to_string() } else { name_of(QuotaId { of, id }) };
-            let limits = targets.iter().find_map(|t| limits_of(t, QuotaId { of, id })).unwrap_or_default();
+        // What lay in a directory that is gone is counted to it until its objects are gone, too.
+        let is_there = |id: &u32| of != QuotaType::Directory || paths.get(*id).is_some();
+        for (id, u) in sums.into_iter().filter(|(id, _)| is_there(id)) {
+            let named = |id| paths.get(id).unwrap_or_else(|| name_of(QuotaId { of, id }));
+            let name = if p.has("numeric") { id.to_string() } else { named(id) };
+            let owner = QuotaId { of, id };
+            let limits = match &pool {
+                Some(pool) => {
+                    let said = targets.iter().map(|t| standings_in(pool, &t.pools, owner));
+                    said.into_iter().find(|s| !s.space.limit.is_none())
+                }
+                None => targets.iter().find_map(|t| limits_of(t, owner)),
+            };
+            let limits = limits.unwrap_or_default();
             if p.has("json") {
                 rows.push(json!({"type": words(of).0, "id": id, "name": name, "bytes": u.bytes(),
                                  "inodes": u.inodes, "limits": limits_json(&limits),
-                                 "complete": !incomplete}));
+                                 "complete": !incomplete, "pool": pool.as_ref().map(|p| &p.name)}));
             } else {
                 style.row(&name, u, &limits);
             }
@@ -332,14 +399,19 @@ fn whole_type(p: &Parsed, types: &[QuotaType]) -> Result<Option<QuotaType>, Fail
     let defaults = ["default-usr", "default-grp", "default-prj"].iter().zip(QuotaType::ALL);
     let default: Vec<QuotaType> = defaults.filter(|(long, _)| p.has(long)).map(|(_, of)| of).collect();
     let asked = p.has("times") || !default.is_empty();
+    if asked && p.has("pool") {
+        return Err(Failure::usage("--pool goes not with -t, -U, -G and -P: those hold for all pools"));
+    }
     if asked && ["all", "verbose", "ost", "mdt"].iter().any(|long| p.has(long)) {
         return Err(Failure::usage("-t, -U, -G and -P are about a whole type: not with -a, -v, -o and -m"));
     }
     match (p.has("times"), types, default.as_slice()) {
         (false, _, []) => Ok(None),
         (true, [of], []) | (false, [], [of]) => Ok(Some(*of)),
-        (true, [], []) => Err(Failure::usage("whose grace times? One of -u, -g and -p")),
-        _ => Err(Failure::usage("one type at a time: -t with one of -u, -g and -p, or one of -U, -G and -P")),
+        (true, [], []) => Err(Failure::usage("whose grace times? One of -u, -g, -p and -d")),
+        _ => Err(Failure::usage(
+            "one type at a time: -t with one of -u, -g, -p and -d, or one of -U, -G and -P",
+        )),
     }
 }
 
@@ -412,6 +484,7 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
         flag('u', "user"),
         flag('g', "group"),
         flag('p', "project"),
+        flag('d', "directory"),
         flag('a', "all"),
         value('s', "start-qid"),
         value('e', "end-qid"),
@@ -426,10 +499,6 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     ];
     let p = getopt::parse(args, &opts)?;
     fits_together(&p)?;
-    if p.has("pool") {
-        let why = "usage is not counted by pool";
-        return Err(Failure::explained("cannot use option", "--pool", Errno::EOPNOTSUPP, why));
-    }
     let (mut errors, mut rows) = (FirstError::default(), Vec::new());
     let types = types(&p);
     if let Some(of) = whole_type(&p, &types)? {
@@ -443,6 +512,14 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
                 rows.extend(everybody(&m, &p, *of, &mut errors)?);
             }
         }
+    } else if types == [QuotaType::Directory] {
+        if p.operands.is_empty() {
+            return Err(Failure::usage("no directory given"));
+        }
+        for dir in &p.operands {
+            let (m, id) = directory::quota_of(Path::new(dir))?;
+            rows.push(one(&m, &p, (id, &dir.to_string_lossy()), &mut errors)?);
+        }
     } else {
         let (ids, mounts) = match types.as_slice() {
             [] => {
@@ -453,11 +530,11 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
                 Some((id, mounts)) => (vec![parse_id(*of, &id.to_string_lossy())?], mounts),
                 None => return Err(Failure::usage(format!("no {} given", words(*of).0))),
             },
-            _ => return Err(Failure::usage("only one of -u, -g and -p")),
+            _ => return Err(Failure::usage("only one of -u, -g, -p and -d")),
         };
         for m in chosen_mounts(mounts)? {
             for id in &ids {
-                rows.push(one(&m, &p, *id, &mut errors)?);
+                rows.push(one(&m, &p, (*id, &name_of(*id)), &mut errors)?);
             }
         }
     }
@@ -572,13 +649,25 @@ mod tests {
         let target = |target: TargetId, share: Option<u64>| {
             let (uuid, nid, state) = (target.to_string(), String::new(), "FULL".to_string());
             TargetUsage {
-                target: Target { target, uuid, nid, state, active: true, domain: Vec::new() },
+                target: Target {
+                    target,
+                    uuid,
+                    nid,
+                    state,
+                    active: true,
+                    server: String::new(),
+                    heard: model::Timestamp::ZERO,
+                    away: None,
+                    refusal: None,
+                    domain: Vec::new(),
+                },
                 errno: None,
                 usage: Vec::new(),
                 differed: Vec::new(),
                 limits: Vec::new(),
                 types: Vec::new(),
                 shares: share.map(|s| (id, s)).into_iter().collect(),
+                pools: Vec::new(),
             }
         };
         let of = |hard| Standing { limit: Limit { soft: 0, hard }, ..Standing::default() };

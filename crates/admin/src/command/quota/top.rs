@@ -129,9 +129,28 @@ fn of_mount(
     errors: &mut FirstError,
 ) -> Result<Heaviest, Failure> {
     let mut heaviest = Heaviest::new(of, by, count);
-    let last = each_page(m, of, (0, u32::MAX), |_, sums| heaviest.add(sums))?;
+    let last = each_page(m, of, (0, u32::MAX), None, |_, sums| heaviest.add(sums))?;
     heaviest.incomplete = report_unanswered("nacre top", &last, errors);
     Ok(heaviest)
+}
+
+/// What `nacre top users --json` and its like say, of all three types, with what they may have.
+pub fn query(count: usize) -> Result<Value, Failure> {
+    let (mut errors, mut shown) = (FirstError::keeping(), Vec::new());
+    for m in chosen_file_systems(&[])? {
+        for of in [QuotaType::User, QuotaType::Group, QuotaType::Project] {
+            let heaviest = of_mount(&m, of, (By::Space, count), &mut errors)?;
+            let mut all = heaviest.as_json(&m.name.fsname);
+            let ids = heaviest.owners.iter().map(|(id, _)| QuotaId { of, id: *id }).collect();
+            let limits = super::standings(&m, ids, "nacre top", &mut FirstError::keeping())?;
+            let rows = all["owners"].as_array_mut().map_or(&mut [][..], Vec::as_mut_slice);
+            for (row, (_, limits)) in rows.iter_mut().zip(&limits) {
+                row["limits"] = super::limits_json(limits);
+            }
+            shown.push(all);
+        }
+    }
+    Ok(json!({"file_systems": shown, "missing": errors.kept()}))
 }
 
 /// The command: arguments behind `top users` and its like. Returns the exit status.

@@ -162,7 +162,7 @@ fn default_of(at: &Place<'_>, run: &Run<'_>) -> Option<LayoutSpec> {
 
 /// Shows a visitor all that lies below a directory, with the space of objects, by a scan or a walk. `index`:
 /// which of them; `None`: what is less to do.
-fn below(
+pub(super) fn below(
     root: &Path,
     (index, threads): (Option<bool>, usize),
     visitor: &dyn Visitor,

@@ -36,7 +36,8 @@ pub(super) fn copied(path: &Path) -> Result<LayoutSpec, Failure> {
     l.without_places().spec().map_err(|e| Failure::op("cannot copy layout of", &shown, e))
 }
 
-fn create(path: &Path, mode: u32, spec: &LayoutSpec) -> Result<(), Failure> {
+/// A new, empty file with this layout.
+pub fn create(path: &Path, mode: u32, spec: &LayoutSpec) -> Result<(), Failure> {
     let shown = path.display().to_string();
     let (dir, Some(name)) = split(path) else {
         return Err(Failure::op("cannot create", &shown, Errno::EINVAL));

@@ -203,6 +203,7 @@ fn run_with<F: Future<Output = ()>>(
             subdir: String::new(),
             port: 988,
             bind: None,
+            networks: Default::default(),
             client_name: "client".into(),
             soft_timeout_ms: None,
             read_only: false,

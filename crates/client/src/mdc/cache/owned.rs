@@ -17,7 +17,7 @@ use crate::mdc::listing::Listing;
 use crate::mdc::log::{Queued, TOUCHED_MAX};
 use crate::mdc::rules::{self, New};
 use bytes::Bytes;
-use model::inode_rules::{self, NamesChange};
+use model::inode_rules::{self, FLAG_TRASH, NamesChange};
 use model::planted::{self, Bug};
 use model::{Cred, Fid, FileType, SetAttr, Timestamp};
 use std::sync::Arc;
@@ -83,7 +83,10 @@ impl Cache {
     pub(crate) fn wants(&mut self, dir: Fid, now: Instant) -> Wants {
         let too_large = |e: &Entry| e.attr.size > SIZE_MAX;
         let Some(n) = self.nodes.map.get(&dir) else { return self.left_alone.wants_lease(dir, true, now) };
-        if n.entry.as_ref().is_some_and(|e| too_large(e) || !e.plain || e.attr.kind != FileType::Directory) {
+        // Names that go into the trash are removed by the server.
+        let trash = |e: &Entry| e.attr.flags & FLAG_TRASH != 0;
+        let plain = |e: &Entry| e.plain && e.attr.kind == FileType::Directory && !trash(e);
+        if n.entry.as_ref().is_some_and(|e| too_large(e) || !plain(e)) {
             return Wants::Never;
         }
         let known = |d: &Dir| d.is_known() || planted::on(Bug::AbsenceAssumed);

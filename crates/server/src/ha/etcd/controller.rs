@@ -44,6 +44,10 @@ pub struct ControllerArgs {
     /// are started here [default: none; the targets' heartbeats are watched in any case]
     #[arg(long)]
     fence: Option<String>,
+    /// Seconds for a target's folders to be there before another host is left to serve it: at boot its disk
+    /// may be mounted later than this starts
+    #[arg(long, default_value_t = crate::ha::agent::FOLDER_PATIENCE, value_parser = clap::value_parser!(u32).range(..=86_400))]
+    folder_patience: u32,
     /// Folder for the logs of the servers
     #[arg(long, default_value = "/var/log/nacre")]
     log_dir: PathBuf,
@@ -325,7 +329,7 @@ impl Controller {
                 Some(_) => {}
                 None if mine => {
                     let log = self.args.log_dir.join(format!("{name}.log"));
-                    self.locals.insert(name.clone(), Local::new(name, d, log));
+                    self.locals.insert(name.clone(), Local::new(name, d, log, self.args.folder_patience));
                 }
                 None => {}
             }
@@ -402,7 +406,7 @@ impl Controller {
         {
             let last = o.found.into_iter().next().flatten().map(|kv| kv.text().1);
             let from = last.filter(|h| *h != self.host).map_or(String::new(), |h| format!(" from host {h}"));
-            tracing::info!("{}: taken{from}", l.name);
+            model::event!(INFO, TargetTaken, l.name, "{}: taken{from}", l.name);
             (l.owned, l.state, l.free_since, l.shown) = (o.revision, State::Owned, None, "fencing");
         }
     }
@@ -415,7 +419,7 @@ impl Controller {
         let away = self.ending() || undefined || elsewhere.is_some();
         if away && !matches!(l.state, State::Stopping(_) | State::Fencing { .. } | State::Idle) {
             let to = elsewhere.map_or(String::new(), |h| format!(", host {h} shall have it"));
-            tracing::info!("{}: is being stopped{to}", l.name);
+            model::event!(INFO, TargetTaken, l.name, "{}: is being stopped{to}", l.name);
             l.stop(&self.world);
             return;
         }

@@ -86,6 +86,8 @@ pub struct Local {
     pub free_since: Option<Deadline>,
     pub defined: Defined,
     log: PathBuf,
+    /// Seconds for its folders to be there.
+    folder_patience: u32,
     child: Option<Detached>,
     look: Option<Slot<Look>>,
     next_look: Option<Deadline>,
@@ -94,7 +96,7 @@ pub struct Local {
 }
 
 impl Local {
-    pub fn new(name: &str, defined: &Defined, log: PathBuf) -> Local {
+    pub fn new(name: &str, defined: &Defined, log: PathBuf, folder_patience: u32) -> Local {
         Local {
             name: name.to_string(),
             state: State::Idle,
@@ -103,6 +105,7 @@ impl Local {
             free_since: None,
             defined: defined.clone(),
             log,
+            folder_patience,
             child: None,
             look: None,
             next_look: None,
@@ -155,6 +158,7 @@ impl Local {
                 nid,
                 port: self.defined.port,
                 patience: agent::START_PATIENCE,
+                folder_patience: self.folder_patience,
                 options: self.defined.options.clone(),
                 log: self.log.clone(),
                 dirs: self.dirs(),

@@ -7,4 +7,6 @@ mod local;
 mod verbs;
 
 pub use controller::{ControllerArgs, main as controller};
-pub use verbs::{DefineArgs, StatusArgs, TargetArgs, define, giveback, status, takeover, undefine};
+pub use verbs::{
+    DefineArgs, StatusArgs, TargetArgs, define, giveback, hosts, seen, status, takeover, undefine,
+};

@@ -1,6 +1,7 @@
 //! What administrators ask of the controllers: all through etcd, from any host.
 
 use super::keys::{self, Defined, Place, Snapshot, is_name};
+use crate::ha::scope::{self, Move, Placed, Scope};
 use ::etcd::{Etcd, Op, Url};
 use clap::Args;
 use model::{Nid, limits};
@@ -72,9 +73,9 @@ pub struct StatusArgs {
     json: bool,
 }
 
-fn with_etcd<F>(url: &Url, f: impl FnOnce(World, Arc<Etcd>) -> F) -> Result<(), String>
+fn with_etcd<T, F>(url: &Url, f: impl FnOnce(World, Arc<Etcd>) -> F) -> Result<T, String>
 where
-    F: Future<Output = Result<(), String>>,
+    F: Future<Output = Result<T, String>>,
 {
     let (world, runtime) = world::real::start(1).map_err(|e| format!("cannot start threads: {e}"))?;
     let etcd = Etcd::new(&world, url);
@@ -93,6 +94,12 @@ async fn write(etcd: &Etcd, ops: &[Op]) -> Result<(), String> {
 pub fn define(a: &DefineArgs) -> Result<(), String> {
     if !is_name(&a.target) {
         return Err(format!("'{}' is no name for a target: letters, digits, - _ . only", a.target));
+    }
+    if Scope::read(&a.target).is_some() {
+        return Err(format!(
+            "'{}' is what takeover and giveback call several targets: give another name",
+            a.target
+        ));
     }
     if let Some(d) = a.dirs.iter().find(|d| !d.starts_with('/')) {
         return Err(format!("'{d}' is not absolute: it must mean the same on all hosts"));
@@ -146,17 +153,62 @@ fn known<'a>(s: &'a Snapshot, target: &str) -> Result<&'a Defined, String> {
     })
 }
 
-/// Moves a target to this host, or to `to`.
+/// All targets and where they are.
+fn placed(s: &Snapshot) -> Vec<Placed> {
+    let one = |(name, d): (&String, &Defined)| Placed {
+        name: name.clone(),
+        home: d.places.first().map(|p| p.host.clone()),
+        hosts: d.places.iter().map(|p| p.host.clone()).collect(),
+        host: s.owners.get(name).map(|o| o.value.host.clone()),
+    };
+    s.targets.iter().map(one).collect()
+}
+
+/// Hosts that targets are for, or on which a controller runs.
+pub fn hosts(url: &Url) -> Result<Vec<String>, String> {
+    let s = with_etcd(url, |_, etcd| async move { look(&etcd).await })?;
+    let mut all: Vec<String> =
+        s.targets.values().flat_map(|d| d.places.iter().map(|p| p.host.clone())).collect();
+    all.extend(s.hosts.into_keys());
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+/// Makes the moves that `choose` finds.
+fn make(url: &Url, choose: impl FnOnce(&Snapshot) -> Result<Vec<Move>, String>) -> Result<(), String> {
+    let moves = choose(&with_etcd(url, |_, etcd| async move { look(&etcd).await })?)?;
+    scope::make(&moves, |name, to| {
+        with_etcd(url, |world, etcd| async move { move_to(&world, &etcd, name, to).await })
+    })
+}
+
+/// Moves a target, or those of a scope, to this host, or to `to`.
 pub fn takeover(url: &Url, target: &str, to: Option<&str>) -> Result<(), String> {
     let to = to.map_or_else(world::sys::hostname, str::to_string);
+    if let Some(scope) = Scope::read(target) {
+        return make(url, |s| {
+            if !s.hosts.contains_key(&to) {
+                return Err(format!("no controller runs on host {to}: start it there first"));
+            }
+            Ok(scope::taken(&placed(s), scope, &to))
+        });
+    }
     with_etcd(url, |world, etcd| async move {
         known(&look(&etcd).await?, target)?;
         move_to(&world, &etcd, target, &to).await
     })
 }
 
-/// Moves a target back to the first host of its list.
-pub fn giveback(url: &Url, target: &str) -> Result<(), String> {
+/// Moves a target back to the first host of its list, or those of a scope away from `from`, or this host.
+pub fn giveback(url: &Url, target: &str, from: Option<&str>) -> Result<(), String> {
+    if let Some(scope) = Scope::read(target) {
+        let from = from.map_or_else(world::sys::hostname, str::to_string);
+        return make(url, |s| Ok(scope::given(&placed(s), scope, &from, |h| s.hosts.contains_key(h))));
+    }
+    if from.is_some() {
+        return Err(scope::ONLY_FOR_SCOPES.into());
+    }
     with_etcd(url, |world, etcd| async move {
         let s = look(&etcd).await?;
         let to = known(&s, target)?.places[0].host.clone();
@@ -225,6 +277,16 @@ async fn controller_runs(world: &World, etcd: &Etcd, host: &str) -> Result<(), S
 }
 
 /// Which host has what; with `--wait` once all targets are served.
+/// What `nacre ha status --json` prints.
+pub fn seen(url: &::etcd::Url) -> Result<serde_json::Value, String> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    with_etcd(url, |world, etcd| async move {
+        let said = world.timeout(PATIENCE, look(&etcd)).await;
+        let seen = said.unwrap_or_else(|| Err(format!("etcd does not answer within {PATIENCE:?}")));
+        Ok(as_json(&seen?))
+    })
+}
+
 pub fn status(a: &StatusArgs) -> Result<(), String> {
     with_etcd(&a.etcd, |world, etcd| async move {
         let (s, outcome) = if a.wait { settled(&world, &etcd).await } else { (look(&etcd).await, Ok(())) };

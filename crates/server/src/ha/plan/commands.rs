@@ -22,11 +22,16 @@ impl Plan {
         let mut all = vec![
             // A host that was fenced and hears of it lives although it should not: it resets itself.
             words("property set stonith-enabled=true fence-reaction=panic"),
-            // What moved stays: giving it back is a second interruption, and somebody's decision.
-            words(
-                "resource defaults update resource-stickiness=INFINITY migration-threshold=3 failure-timeout=60s",
-            ),
+            // What moved stays: giving it back is a second interruption, and somebody's decision; unless the
+            // plan says otherwise.
+            words(&format!(
+                "resource defaults update resource-stickiness={} migration-threshold=3 failure-timeout=60s",
+                if self.timing.auto_failback { "0" } else { "INFINITY" }
+            )),
         ];
+        if let Some(s) = self.timing.initdead {
+            all.push(words(&format!("property set dc-deadtime={s}s")));
+        }
         for (i, f) in self.fences.iter().enumerate() {
             all.extend(self.fence(i, f));
         }
@@ -39,6 +44,26 @@ impl Plan {
         assert!(all.iter().all(|c| !c.is_empty()), "a command has words");
         let pcs = ["pcs", "-f", cib].map(str::to_string);
         all.into_iter().map(|c| pcs.iter().cloned().chain(c).collect()).collect()
+    }
+
+    /// What is said to Corosync, which knows when a host is dead: commands, which change its configuration
+    /// and not `cib`, and a line of its file that no command of `pcs` writes.
+    pub fn corosync(&self) -> Vec<String> {
+        let t = &self.timing;
+        let mut out = Vec::new();
+        if let Some(s) = t.deadtime {
+            out.push(format!("pcs cluster config update totem token={}", u64::from(s) * 1000));
+        }
+        if let (Some(warn), Some(dead)) = (t.warntime, t.deadtime) {
+            let percent = u64::from(warn) * 100 / u64::from(dead);
+            assert!(percent < 100, "a warning comes before the death");
+            out.push(format!("in corosync.conf, section totem: token_warning: {percent}"));
+        }
+        if let Some(s) = t.keepalive {
+            let (every, twice) = (u64::from(s) * 1000, u64::from(s) * 2000);
+            out.push(format!("pcs cluster link update 0 options ping_interval={every} ping_timeout={twice}"));
+        }
+        out
     }
 
     fn fence(&self, index: usize, f: &Fence) -> Vec<Vec<String>> {
@@ -177,6 +202,38 @@ mod tests {
             );
         }
         assert!(!got.iter().any(|g| g.contains("pcmk_delay_base")));
+    }
+
+    #[test]
+    fn the_numbers_of_ha_cf_mean_what_they_mean_there() {
+        let pair = "server a 10.0.0.1\nserver b 10.0.0.2\ntarget MGS dir=/m address=10.0.0.9 servers=a\n\
+                    fence a fence_x\nfence b fence_x\n";
+        let numbers = "auto_failback on\nkeepalive 2\ndeadtime 60\nwarntime 10\ninitdead 180\n";
+        let plan: Plan = format!("{pair}{numbers}").parse().unwrap();
+        let got: Vec<String> = plan.commands("c", false).iter().map(|c| c.join(" ")).collect();
+        assert!(got.contains(&"pcs -f c property set dc-deadtime=180s".to_string()));
+        assert!(got.iter().any(|g| g.contains("resource-stickiness=0 ")), "{got:?}");
+        assert_eq!(
+            plan.corosync(),
+            [
+                "pcs cluster config update totem token=60000",
+                "in corosync.conf, section totem: token_warning: 16",
+                "pcs cluster link update 0 options ping_interval=2000 ping_timeout=4000",
+            ]
+        );
+        let off: Plan = format!("{pair}auto_failback off\n").parse().unwrap();
+        assert!(off.commands("c", false).iter().any(|c| c.contains(&"resource-stickiness=INFINITY".into())));
+        assert!(off.corosync().is_empty());
+        for (wrong, why) in [
+            ("deadtime 5\nkeepalive 9\n", "keepalive (9 s) must be shorter than deadtime (5 s)"),
+            ("warntime 5\n", "'warntime' is a part of 'deadtime'"),
+            ("auto_failback legacy\n", "on or off"),
+            ("keepalive 200ms\n", "whole seconds, 1 to 3600"),
+            ("deadtime 5\ndeadtime 5\n", "'deadtime' is given twice"),
+        ] {
+            let said = format!("{pair}{wrong}").parse::<Plan>().unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
     }
 
     #[test]

@@ -55,8 +55,72 @@ pub struct Fence {
     pub options: BTreeMap<String, String>,
 }
 
+/// What Heartbeat calls so in its ha.cf; `None`: as the engine has it. Seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Whether targets go home by themselves.
+    pub auto_failback: bool,
+    /// Between two signs of life.
+    pub keepalive: Option<u32>,
+    /// Without one, and a host is dead.
+    pub deadtime: Option<u32>,
+    /// Without one, and it is said in the log.
+    pub warntime: Option<u32>,
+    /// As `deadtime`, when the cluster starts.
+    pub initdead: Option<u32>,
+}
+
+/// Longer ones are mistakes.
+const MAX_SECONDS: u32 = 3600;
+
+impl Times {
+    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+        if word == "auto_failback" {
+            self.auto_failback = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(format!("'auto_failback {value}': on or off")),
+            };
+            return Ok(());
+        }
+        let n = value.parse().ok().filter(|n| (1..=MAX_SECONDS).contains(n));
+        let n = n.ok_or_else(|| format!("'{word} {value}': whole seconds, 1 to {MAX_SECONDS}"))?;
+        let place = match word {
+            "keepalive" => &mut self.keepalive,
+            "deadtime" => &mut self.deadtime,
+            "warntime" => &mut self.warntime,
+            "initdead" => &mut self.initdead,
+            _ => return Err(format!("'{word}' is no time")),
+        };
+        match place.replace(n) {
+            None => Ok(()),
+            Some(_) => Err(format!("'{word}' is given twice")),
+        }
+    }
+
+    /// Each must be shorter than the next; a warning is a part of the time until a host is dead.
+    fn check(&self) -> Result<(), String> {
+        let order = [
+            ("keepalive", self.keepalive),
+            ("warntime", self.warntime),
+            ("deadtime", self.deadtime),
+            ("initdead", self.initdead),
+        ];
+        let given: Vec<(&str, u32)> = order.into_iter().filter_map(|(w, n)| Some((w, n?))).collect();
+        if let Some(w) = given.windows(2).find(|w| w[0].1 >= w[1].1) {
+            let ((a, x), (b, y)) = (w[0], w[1]);
+            return Err(format!("{a} ({x} s) must be shorter than {b} ({y} s)"));
+        }
+        if self.warntime.is_some() && self.deadtime.is_none() {
+            return Err("'warntime' is a part of 'deadtime': give that, too".into());
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    pub timing: Times,
     pub servers: Vec<Server>,
     pub targets: Vec<PlannedTarget>,
     pub fences: Vec<Fence>,
@@ -215,6 +279,14 @@ fn fence(server: &str, agent: &str, words: &[String]) -> Result<Fence, String> {
 }
 
 impl Plan {
+    /// Programs that fence, each once.
+    pub fn fence_agents(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.fences.iter().map(|f| f.agent.clone()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
     fn line(&mut self, line: &str) -> Result<(), String> {
         let words = words(line)?;
         let w: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -229,10 +301,14 @@ impl Plan {
                 self.servers.push(server);
             }
             ["target", label, ..] => self.targets.push(target(label, &words[2..])?),
+            [word @ ("auto_failback" | "keepalive" | "deadtime" | "warntime" | "initdead"), value] => {
+                self.timing.set(word, value)?;
+            }
             ["fence", server, agent, ..] => self.fences.push(fence(server, agent, &words[3..])?),
             _ => {
                 return Err(
-                    "expected 'server NAME ADDRESS', 'target LABEL KEY=VALUE...' or 'fence SERVER AGENT KEY=VALUE...'"
+                    "expected 'server NAME ADDRESS', 'target LABEL KEY=VALUE...', 'fence SERVER AGENT KEY=VALUE...', \
+                     'auto_failback on|off', or 'keepalive', 'warntime', 'deadtime' or 'initdead' and seconds"
                         .into(),
                 );
             }
@@ -242,6 +318,7 @@ impl Plan {
 
     /// What no single line can be wrong about.
     fn check(&self) -> Result<(), String> {
+        self.timing.check()?;
         let known = |s: &str| self.servers.iter().any(|k| k.name == s);
         for (i, t) in self.targets.iter().enumerate() {
             if let Some(s) = t.servers.iter().find(|s| !known(s)) {
