@@ -28,6 +28,10 @@ pub trait Gate: Send + Sync {
     }
     /// A call that was let through has ended, well or not.
     fn passed(&self, _kind: Kind, _path: &str) {}
+    /// As [`Gate::passed`], of a new name for a file.
+    fn passed_rename(&self, _from: &str, to: &str) {
+        self.passed(Kind::Name, to);
+    }
 }
 
 /// A call that was let through, until it ends.
@@ -35,18 +39,28 @@ struct Through<'a> {
     gate: &'a dyn Gate,
     kind: Kind,
     path: &'a str,
+    /// The old name, where `path` is a new one.
+    from: Option<&'a str>,
 }
 
 impl<'a> Through<'a> {
     fn pass(gate: &'a dyn Gate, kind: Kind, path: &'a str) -> io::Result<Through<'a>> {
         gate.pass(kind, path)?;
-        Ok(Through { gate, kind, path })
+        Ok(Through { gate, kind, path, from: None })
+    }
+
+    fn pass_rename(gate: &'a dyn Gate, from: &'a str, to: &'a str) -> io::Result<Through<'a>> {
+        gate.pass_rename(from, to)?;
+        Ok(Through { gate, kind: Kind::Name, path: to, from: Some(from) })
     }
 }
 
 impl Drop for Through<'_> {
     fn drop(&mut self) {
-        self.gate.passed(self.kind, self.path);
+        match self.from {
+            Some(from) => self.gate.passed_rename(from, self.path),
+            None => self.gate.passed(self.kind, self.path),
+        }
     }
 }
 
@@ -96,8 +110,7 @@ impl Disk for GatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.gate.pass_rename(from, to)?;
-        let _through = Through { gate: &*self.gate, kind: Kind::Name, path: to };
+        let _through = Through::pass_rename(&*self.gate, from, to)?;
         self.inner.rename(from, to)
     }
 

@@ -2,7 +2,10 @@
 //! what lies behind can be copied as it was at one moment. While somebody prepares that, it notes which paths
 //! change (decision 0084).
 //!
-//! Open, it costs two atomic operations a change. It opens by itself after its time, whoever closed it.
+//! A change is noted when it has ended: who copies what was noted while it is under way has copied too early, and
+//! is told of it again.
+//!
+//! Open, it costs three atomic operations a change. It opens by itself after its time, whoever closed it.
 //! Heartbeats ([`EXEMPT`]) pass always: a holder that does not beat loses its target.
 
 use crate::gate::{Gate, Kind};
@@ -140,8 +143,8 @@ impl DiskPause {
         self.active.store(false, Ordering::SeqCst);
     }
 
-    /// Waits while it is closed; then it is inside, and noted.
-    fn enter(&self, paths: &[&str]) {
+    /// Waits while it is closed; then it is inside.
+    fn enter(&self) {
         self.inside.fetch_add(1, Ordering::SeqCst);
         if !self.active.load(Ordering::SeqCst) {
             return;
@@ -149,7 +152,6 @@ impl DiskPause {
         loop {
             let mut s = lock(&self.state);
             if !s.is_closed() {
-                paths.iter().for_each(|p| s.note(p));
                 return;
             }
             // Who closes it looks at the number under no lock, but sets it closed under this one.
@@ -158,6 +160,16 @@ impl DiskPause {
             sleep(LOOK);
             self.inside.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// It has changed `paths` and is inside no more. Who closes it finds them noted, as he waits for this.
+    fn leave(&self, paths: &[&str]) {
+        if self.active.load(Ordering::SeqCst) {
+            let mut s = lock(&self.state);
+            paths.iter().for_each(|p| s.note(p));
+        }
+        let before = self.inside.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "who leaves was inside");
     }
 }
 
@@ -168,22 +180,27 @@ fn is_change(kind: Kind) -> bool {
 impl Gate for DiskPause {
     fn pass(&self, kind: Kind, path: &str) -> io::Result<()> {
         if is_change(kind) && !is_exempt(path) {
-            self.enter(&[path]);
+            self.enter();
         }
         Ok(())
     }
 
-    fn pass_rename(&self, from: &str, to: &str) -> io::Result<()> {
+    fn pass_rename(&self, _from: &str, to: &str) -> io::Result<()> {
         if !is_exempt(to) {
-            self.enter(&[from, to]);
+            self.enter();
         }
         Ok(())
     }
 
     fn passed(&self, kind: Kind, path: &str) {
         if is_change(kind) && !is_exempt(path) {
-            let before = self.inside.fetch_sub(1, Ordering::SeqCst);
-            assert!(before > 0, "who leaves was inside");
+            self.leave(&[path]);
+        }
+    }
+
+    fn passed_rename(&self, from: &str, to: &str) {
+        if !is_exempt(to) {
+            self.leave(&[from, to]);
         }
     }
 }
@@ -233,6 +250,35 @@ mod tests {
             stop.store(true, Ordering::SeqCst);
         });
         assert!(!pause.open(), "it was not closed");
+    }
+
+    /// What was noted may be copied while the change is still under way: that copy has not got it.
+    #[test]
+    fn what_is_asked_for_in_the_midst_of_a_change_is_told_again_after_it() {
+        let pause = Arc::new(DiskPause::default());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (p, a) = (pause.clone(), asked.clone());
+        let midst = move |kind: Kind, _: &str| {
+            if is_change(kind) {
+                lock(&a).push(p.take_changed());
+            }
+            Ok(())
+        };
+        let slow = GatedDisk::new(Arc::new(MemDisk::new()), Arc::new(midst));
+        let disk = GatedDisk::new(Arc::new(slow), pause.clone());
+        assert!(pause.track(LONG));
+        let told = |of: &[&str]| {
+            assert!(!std::mem::take(&mut *lock(&asked)).is_empty(), "somebody asked in its midst");
+            assert_eq!(pause.take_changed().unwrap().into_iter().collect::<Vec<_>>(), of);
+        };
+        disk.mkdir("/t").unwrap();
+        told(&["/t"]);
+        let f = disk.open("/t/a", OpenMode::CREATE).unwrap();
+        told(&["/t/a"]);
+        f.write_at(b"x", 0).unwrap();
+        told(&["/t/a"]);
+        disk.rename("/t/a", "/t/b").unwrap();
+        told(&["/t/a", "/t/b"]);
     }
 
     #[test]
