@@ -9,6 +9,7 @@ use crate::mdt::Mdt;
 use crate::schema::key;
 use crate::settings::seconds;
 use model::TargetId;
+use rpc::server::Peers;
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{ClientId, Service};
 use std::sync::Arc;
@@ -55,8 +56,8 @@ impl Recover for Mdt {
         seconds(&self.shared.settings.recovery_hard_s)
     }
 
-    fn lease_life(&self) -> Duration {
-        self.peers.lease_life()
+    fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {

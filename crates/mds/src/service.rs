@@ -401,6 +401,7 @@ impl Service for Mdt {
     }
 
     fn leaving(&self, client: ClientId) {
+        self.recovery.leaving(client);
         self.shared.leases.client_gone(client, true);
     }
 

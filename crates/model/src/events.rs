@@ -82,7 +82,7 @@ kinds! {
         "lctl ping NID tries it.";
     RecoveryBegan = 301, "A target waits for the clients of before its restart.", "";
     RecoveryEnded = 302, "The recovery of a target is over.", "";
-    RecoveryIncomplete = 303, "A target's recovery ended without some of its clients.",
+    RecoveryIncomplete = 303, "A client came back after a target's restart and did not say in time what it had: it is evicted.",
         "Programs on those clients may have got errors: look at their logs.";
     Reclaimed = 304, "A client told a server what it had before that restarted.", "";
     ClientEvicted = 401, "A server gave a client up: what that had not written back is lost.",

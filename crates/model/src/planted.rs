@@ -224,6 +224,8 @@ bugs! {
     ClearedForAll = 213,
     /// What a change does to usage comes into the table with the next one: a crash between them loses it.
     UsageWrittenLate = 214,
+    /// Others are served beside a client that is back after a restart and has not ended its recovery.
+    SlowServedBeside = 216,
     /// What somebody may have on the OSTs of a pool is looked at by nobody.
     PoolLimitForgotten = 231,
     /// A modification is executed although the metadata target is frozen.

@@ -425,8 +425,8 @@ impl Recover for Ost {
         Duration::from_secs(self.settings.recovery_hard_s.load(Relaxed))
     }
 
-    fn lease_life(&self) -> Duration {
-        self.peers.lease_life()
+    fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     fn evict_absent(self: Arc<Self>, client: ClientId) -> BoxFuture<()> {
@@ -536,6 +536,7 @@ impl Service for Ost {
     }
 
     fn leaving(&self, client: ClientId) {
+        self.recovery.leaving(client);
         self.locks.client_leaves(client);
     }
 

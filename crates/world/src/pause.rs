@@ -2,8 +2,8 @@
 //! what lies behind can be copied as it was at one moment. While somebody prepares that, it notes which paths
 //! change (decision 0084).
 //!
-//! A change is noted when it has ended: who copies what was noted while it is under way has copied too early, and
-//! is told of it again.
+//! A change is noted when it has ended: who copies what was noted while it is under way has copied too early,
+//! and is told of it again.
 //!
 //! Open, it costs three atomic operations a change. It opens by itself after its time, whoever closed it.
 //! Heartbeats ([`EXEMPT`]) pass always: a holder that does not beat loses its target.

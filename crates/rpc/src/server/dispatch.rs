@@ -109,8 +109,10 @@ fn on_frame(server: &Arc<Server>, a: &Admitted, f: Frame, room: Option<Room>) ->
         }
     };
     // It waits for the recovery, and would keep out those for which the recovery waits.
-    let recovers = incoming.replay.is_some() || incoming.op == Op::Reclaim;
-    if room.as_ref().is_some_and(Room::is_kept) && a.target.service.recovering() && !recovers {
+    let service = &a.target.service;
+    let recovers =
+        incoming.replay.is_some() || (incoming.op == Op::Reclaim && service.replays(incoming.from.client));
+    if room.as_ref().is_some_and(Room::is_kept) && service.recovering() && !recovers {
         drop(room);
         return put_off(server, a, &h, stamp);
     }

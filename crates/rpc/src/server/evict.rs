@@ -1,7 +1,7 @@
 //! Clients that are gone: silent for too long, thrown out, or after their good-bye.
 
 use super::session::{Session, Why, same};
-use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Peer, Server, Target};
+use super::{ClientId, Departure, EVICT_DOUBTED_INTERVALS, EVICT_INTERVALS, Peer, Peers, Server, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,6 +11,17 @@ use world::{Either, select};
 
 /// So many tenths of the life of a lease are over for a client whose clock is slower, too.
 const LEASE_MARGIN_X10: u32 = 11;
+
+impl Peers {
+    /// Has a client evicted that came back after a restart and does not say in time what it had. False: it
+    /// has no session.
+    pub fn evict_slow(&self, client: ClientId) -> bool {
+        let session = self.get(client);
+        session.iter().for_each(|s| s.condemn(Why::Unrecovered));
+        self.look_now(session.is_some());
+        session.is_some()
+    }
+}
 
 /// Evicts silent clients until the server stops.
 pub(super) async fn watch(server: Arc<Server>) {
@@ -57,6 +68,7 @@ fn check(server: &Arc<Server>, t: &Arc<Target>, s: Arc<Session>) {
     let Peer { who, name, .. } = s.describe();
     let why = match (condemned, doubted) {
         (Some(Why::Callback), _) => "it does not answer to a lock callback".to_string(),
+        (Some(Why::Unrecovered), _) => "it does not end its recovery in time".to_string(),
         (Some(Why::Administrator), _) => "an administrator wants it".to_string(),
         (None, false) => format!("silent for {} ms", silent.as_millis()),
         (None, true) => format!("another target evicted it, and it is silent for {} ms", silent.as_millis()),

@@ -4,13 +4,15 @@
 //! The same for every kind of target. What a target adds is in [`Recover`].
 //!
 //! The window's end is adaptive ([`Limits`]): it is put off while clients arrive, and for those that are back
-//! while they go on saying what they had; never behind `recovery_time_hard`.
+//! while they go on saying what they had; never behind `recovery_time_hard`. Whoever is back but not done by
+//! then is evicted as well: served beside others before it has its locks again it would lose what it keeps,
+//! and nobody would be told.
 
-use super::ClientId;
+use super::{ClientId, Peers};
 use model::mutex::{Mutex, MutexGuard};
 use model::planted::{self, Bug};
 use model::{Errno, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +46,8 @@ struct Member {
     connected: bool,
     /// Has nothing (more) to say about what it had before this start.
     done: bool,
-    /// It connected but did not end in time: recovery ended without it. It may still say what it had.
-    waived: bool,
+    /// It connected but did not end in time, and is being evicted.
+    given_up: bool,
 }
 
 /// For `recovery_status`.
@@ -73,6 +75,8 @@ struct RecoveryState {
     progress: Option<Duration>,
     /// An administrator wants it to end.
     aborted: bool,
+    /// Clients that are about to depart: their requests wait for nothing here any more.
+    leaving: BTreeSet<ClientId>,
 }
 
 /// How long clients may take.
@@ -120,15 +124,15 @@ pub struct Progress {
 /// What a target does in its recovery.
 pub trait Recover: Send + Sync + 'static {
     fn recovery(&self) -> &Arc<Recovery>;
-    /// `recovery_time_soft`: how long clients may take to come back, at least [`Recover::lease_life`]; asked
+    /// `recovery_time_soft`: how long clients may take to come back, at least [`Peers::lease_life`]; asked
     /// for again and again.
     fn patience(&self) -> Duration;
     /// `recovery_time_hard`: clients that come or go on cannot put the end off for longer than that.
     fn hard_limit(&self) -> Duration;
-    /// So long after the start a client that does not come back may still rely on locks of the target's
-    /// former life ([`super::Peers::lease_life`]): nobody else is served before, whatever an administrator
-    /// says.
-    fn lease_life(&self) -> Duration;
+    /// The target's clients. For their [`Peers::lease_life`] after the start one that does not come back may
+    /// still rely on locks of the target's former life: nobody else is served before, whatever an
+    /// administrator says.
+    fn peers(&self) -> &Peers;
     /// Takes a client that never came back out of the tables, durably, unless it came after all: the target
     /// calls [`Recovery::give_up`] under whatever keeps clients from connecting meanwhile, and stops if that
     /// says no.
@@ -215,9 +219,12 @@ impl Recovery {
             r.queued += 1;
             Queued(self)
         });
-        let seen = phase.wait_for(|p| always || *p != Phase::Recovering).await.map(|p| *p);
+        let ends = |p: &Phase| always || *p != Phase::Recovering || self.lock().leaving.contains(&client);
+        let seen = phase.wait_for(ends).await.map(|p| *p);
         match seen {
             Ok(Phase::Stopped) | Err(_) => Err(Errno::ESHUTDOWN),
+            // Its client is evicted, perhaps for what recovery waits for.
+            Ok(Phase::Recovering) if !always => Err(Errno::ESHUTDOWN),
             Ok(p) => {
                 assert!(always || p == Phase::Serving, "nothing new is served before recovery is over");
                 Ok(())
@@ -261,9 +268,23 @@ impl Recovery {
         self.check();
     }
 
+    /// A client is about to depart, which waits for its requests: those that wait here wait no longer.
+    pub fn leaving(&self, client: ClientId) {
+        if self.recovering() {
+            self.lock().leaving.insert(client);
+            // Nothing but another look of those that wait.
+            self.phase.send_modify(|_| {});
+        }
+    }
+
     /// A client is gone for good and not waited for.
     pub fn departed(&self, client: ClientId) {
-        self.lock().members.remove(&client);
+        let mut g = self.lock();
+        let was = g.members.remove(&client);
+        g.leaving.remove(&client);
+        g.report.evicted += usize::from(was.is_some_and(|m| m.given_up));
+        assert!(g.report.evicted <= g.report.clients, "only who was known is given up");
+        drop(g);
         self.check();
     }
 
@@ -279,11 +300,14 @@ impl Recovery {
         true
     }
 
-    /// `lctl abort_recovery`: clients that are missing are evicted as soon as they cannot rely on anything
-    /// any more, and those that have something left to say are not waited for. No effect once all are back.
+    /// `lctl abort_recovery`: clients that are missing, or have something left to say, are evicted as soon as
+    /// they cannot rely on anything any more. No effect once all are back.
     pub fn abort(&self) {
         if self.recovering() {
-            tracing::warn!("{}: recovery is to end: missing clients are evicted", self.label);
+            tracing::warn!(
+                "{}: recovery is to end: missing clients are evicted, and those that are not done",
+                self.label
+            );
             self.lock().aborted = true;
         }
     }
@@ -312,7 +336,7 @@ impl Recovery {
     /// Ends recovery if nobody is missing any more.
     fn check(&self) {
         let mut g = self.lock();
-        if g.members.values().any(|m| !m.done && !m.waived) {
+        if g.members.values().any(|m| !m.done || m.given_up) {
             return;
         }
         g.report.end = self.world.wall();
@@ -352,8 +376,11 @@ impl Recovery {
                 Phase::Serving => return target.recovered().await,
                 Phase::Recovering => {}
             }
-            let mut limits =
-                Limits { least: target.lease_life(), soft: target.patience(), hard: target.hard_limit() };
+            let mut limits = Limits {
+                least: target.peers().lease_life(),
+                soft: target.patience(),
+                hard: target.hard_limit(),
+            };
             if planted::on(Bug::WindowClosedEarly) {
                 limits = Limits { least: Duration::ZERO, soft: Duration::ZERO, hard: Duration::ZERO };
             }
@@ -381,26 +408,43 @@ impl Recovery {
     }
 
     /// The time is up: clients that never connected are evicted. Those that did but are not done have more
-    /// time; then (`all`) the others no longer wait for them.
+    /// time; then (`all`) they are, too, and recovery ends when they have departed.
     async fn close_window<T: Recover>(&self, target: &Arc<T>, all: bool) {
         let missing: Vec<ClientId> = {
-            let mut g = self.lock();
-            for (c, m) in g.members.iter_mut().filter(|(_, m)| m.connected && !m.done && all) {
-                model::event!(
-                    WARN,
-                    RecoveryIncomplete,
-                    self.label,
-                    "{}: client {c} does not end its recovery: not waited for any longer",
-                    self.label
-                );
-                m.waived = true;
-            }
+            let g = self.lock();
             g.members.iter().filter(|(_, m)| !m.connected).map(|(c, _)| *c).collect()
         };
         for client in missing {
             target.clone().evict_absent(client).await;
         }
+        if all {
+            self.give_up_slow(target.peers());
+        }
         self.check();
+    }
+
+    /// Has clients evicted that are back but not done.
+    fn give_up_slow(&self, peers: &Peers) {
+        let slow: Vec<ClientId> = {
+            let g = self.lock();
+            g.members.iter().filter(|(_, m)| m.connected && !m.done && !m.given_up).map(|(c, _)| *c).collect()
+        };
+        for client in slow {
+            let is_planted = planted::on(Bug::SlowServedBeside);
+            if !is_planted && !peers.evict_slow(client) {
+                continue;
+            }
+            if let Some(m) = self.lock().members.get_mut(&client) {
+                (m.done, m.given_up) = (m.done || is_planted, !is_planted);
+            }
+            model::event!(
+                WARN,
+                RecoveryIncomplete,
+                self.label,
+                "{}: client {client} does not end its recovery in time: it is evicted",
+                self.label
+            );
+        }
     }
 
     /// `recovery_status`, in Lustre's words. `last_transno`: newest durable transaction.

@@ -40,6 +40,8 @@ pub(crate) struct Kept {
 pub enum Why {
     Callback,
     Administrator,
+    /// It came back after a restart, and did not say in time what it had.
+    Unrecovered,
 }
 
 /// Which request a reply answers.

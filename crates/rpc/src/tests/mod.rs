@@ -9,6 +9,7 @@ mod faults;
 mod identity;
 mod inbound;
 mod names;
+mod recovery;
 mod slow;
 mod sockets;
 
