@@ -95,7 +95,10 @@ def cases(table, indent, run):
         if options:
             out.append(f"{indent}    options={quoted(' '.join(options))}")
         values = {o: v for o, v in options.items() if v is not None}
-        if values:
+        if len(values) == 1:
+            ((o, v),) = values.items()
+            out.append(f"{indent}    case $prev in {o}) value={shown(v, run)} ;; esac")
+        elif values:
             out.append(f"{indent}    case $prev in")
             for o, v in values.items():
                 out.append(f"{indent}        {o}) value={shown(v, run)} ;;")

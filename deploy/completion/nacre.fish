@@ -215,15 +215,19 @@ complete -c nacre -n '__nacre_is nacre deploy erase' -l fsname -r -f
 complete -c nacre -n '__nacre_is nacre config' -f -a 'show history diff rollback export import'
 complete -c nacre -n '__nacre_is nacre config show' -f
 complete -c nacre -n '__nacre_is nacre config show' -l json
+complete -c nacre -n '__nacre_is nacre config show' -l mgs -r -f
 complete -c nacre -n '__nacre_is nacre config history' -f
 complete -c nacre -n '__nacre_is nacre config history' -l count -r -f
 complete -c nacre -n '__nacre_is nacre config history' -l json
+complete -c nacre -n '__nacre_is nacre config history' -l mgs -r -f
 complete -c nacre -n '__nacre_is nacre config diff' -f
 complete -c nacre -n '__nacre_is nacre config diff' -l json
+complete -c nacre -n '__nacre_is nacre config diff' -l mgs -r -f
 complete -c nacre -n '__nacre_is nacre config rollback' -f
 complete -c nacre -n '__nacre_is nacre config rollback' -l dry-run
 complete -c nacre -n '__nacre_is nacre config rollback' -l json
 complete -c nacre -n '__nacre_is nacre config export' -f
+complete -c nacre -n '__nacre_is nacre config export' -l mgs -r -f
 complete -c nacre -n '__nacre_is nacre config import' -F
 complete -c nacre -n '__nacre_is nacre config import' -l dry-run
 complete -c nacre -n '__nacre_is nacre config import' -l json

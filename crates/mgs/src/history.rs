@@ -191,16 +191,18 @@ impl History {
         self.entries.values().map(|v| &**v)
     }
 
-    /// The last so many, oldest first; fewer if they would not fit into an answer.
-    pub(crate) fn newest(&self, count: usize) -> Vec<Version> {
-        let mut room = ANSWER_MAX_BYTES;
+    /// The last so many before this version, oldest first; fewer if they would not fit into an answer, but
+    /// one if there is one.
+    pub(crate) fn newest(&self, before: u64, count: usize) -> Vec<Version> {
+        let (mut room, mut is_first) = (ANSWER_MAX_BYTES, true);
         let fits = |v: &&Version| {
             let takes = v.bytes() + (v.changes.len() + 1) * ROW_BYTES;
-            let is_room = takes <= room;
-            room = room.saturating_sub(takes);
+            let is_room = takes <= room || is_first;
+            (room, is_first) = (room.saturating_sub(takes), false);
             is_room
         };
-        let mut last: Vec<Version> = self.versions().rev().take(count).take_while(fits).cloned().collect();
+        let older = self.entries.range(..before).rev().map(|(_, v)| &**v);
+        let mut last: Vec<Version> = older.take(count).take_while(fits).cloned().collect();
         last.reverse();
         last
     }

@@ -15,13 +15,16 @@ use wire::msg::config::TargetEntry;
 /// Of the file that `export` writes.
 pub const DOCUMENT_FORMAT: u32 = 1;
 
-/// What an administrator asks. Only through the daemon of the MGS, on its host.
+/// What an administrator asks through the daemon of the MGS, on its host; from others only what changes
+/// nothing ([`wire::msg::configview::View`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfigOrder {
     Show,
     /// The last so many versions.
     History(usize),
+    /// The last so many before this one: the rest of a history that is longer than an answer.
+    Older(u64, usize),
     /// From one version to another; `None`: to what is in force.
     Diff(u64, Option<u64>),
     /// Parameters and pools become what they were; true: it is only said what would change.
@@ -352,20 +355,7 @@ impl Mgs {
     /// An errno, and words. `ENOENT`: there is no such version or file system, or the way back to it is not
     /// known; `EINVAL`, `E2BIG`, `ENOSPC`: it cannot be so.
     pub async fn configure(&self, order: &ConfigOrder) -> Result<ConfigAnswer, Refused> {
-        let now = || self.state(Clone::clone);
         match order {
-            ConfigOrder::Show => Ok(ConfigAnswer::Shown(self.state(MgsState::shown))),
-            ConfigOrder::Export => Ok(ConfigAnswer::Document(self.state(MgsState::document))),
-            ConfigOrder::History(count) => {
-                Ok(ConfigAnswer::History(self.state(|s| s.history.newest(*count))))
-            }
-            ConfigOrder::Diff(a, b) => {
-                let s = now();
-                let to = b.unwrap_or(s.version);
-                let changes = changes(&s.facts_at(*a)?, &s.facts_at(to)?);
-                let d = Changes { from: *a, to, changes, notes: Vec::new(), applied: false };
-                Ok(ConfigAnswer::Changes(d))
-            }
             ConfigOrder::Rollback(version, dry) => {
                 let how = format!("config rollback {version}");
                 self.restore(*dry, how, |s, _| s.facts_at(*version)).await
@@ -373,7 +363,29 @@ impl Mgs {
             ConfigOrder::Import(d, dry) => {
                 self.restore(*dry, "config import".into(), |s, notes| s.facts_of(d, notes)).await
             }
+            _ => self.look(order).map(|(_, answer)| answer),
         }
+    }
+
+    /// What changes nothing, and the version that it tells of.
+    ///
+    /// # Errors
+    /// As [`Mgs::configure`]; `EINVAL`: it would change something.
+    pub fn look(&self, order: &ConfigOrder) -> Result<(u64, ConfigAnswer), Refused> {
+        let s = self.state(Clone::clone);
+        let answer = match order {
+            ConfigOrder::Show => ConfigAnswer::Shown(s.shown()),
+            ConfigOrder::Export => ConfigAnswer::Document(s.document()),
+            ConfigOrder::History(count) => ConfigAnswer::History(s.history.newest(u64::MAX, *count)),
+            ConfigOrder::Older(before, count) => ConfigAnswer::History(s.history.newest(*before, *count)),
+            ConfigOrder::Diff(from, to) => {
+                let to = to.unwrap_or(s.version);
+                let changes = changes(&s.facts_at(*from)?, &s.facts_at(to)?);
+                ConfigAnswer::Changes(Changes { from: *from, to, changes, notes: Vec::new(), applied: false })
+            }
+            ConfigOrder::Rollback(..) | ConfigOrder::Import(..) => return Err(words(Errno::EINVAL)),
+        };
+        Ok((s.version, answer))
     }
 
     async fn restore(

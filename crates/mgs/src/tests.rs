@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Db, DbOptions};
 use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
+use wire::msg::configview::{Configview, ConfigviewReply, PIECE_MAX_BYTES, View};
 use wire::msg::connect::extra_key;
 use wire::msg::notify::Notify;
 use wire::msg::param::{GetParam, SetParam};
@@ -471,5 +472,72 @@ fn the_history_survives_power_cuts_and_names_who_changed_what() {
         }
         let config = site.mgs.as_ref().unwrap().config("demo").unwrap();
         assert_eq!(config.params, [("osc.*.max_rpcs_in_flight".to_string(), "8".to_string())]);
+    });
+}
+
+/// All pieces of an answer, and how many they were.
+async fn seen(i: &Arc<Import>, view: View) -> (String, u32) {
+    let (mut text, mut version, mut pieces) = (Vec::new(), 0, 0);
+    loop {
+        let piece =
+            ask(i, Configview { view, from: text.len() as u64, version }).await.unwrap().said.unwrap();
+        assert!(piece.text.len() <= PIECE_MAX_BYTES && !piece.text.is_empty());
+        text.extend(piece.text);
+        (version, pieces) = (piece.version, pieces + 1);
+        if text.len() as u64 == piece.total {
+            return (String::from_utf8(text).unwrap(), pieces);
+        }
+    }
+}
+
+#[test]
+fn root_of_any_host_sees_what_the_mgs_keeps_in_bounded_pieces() {
+    let mut site = Site::new(78);
+    let lab = site.lab.clone();
+    lab.run(async move {
+        site.start().await;
+        let (_, c) = site.client(7, Arc::new(TheirServer));
+        register(&c, target("demo", TargetId::ost(0), 20, 1)).await.unwrap();
+        let mgs = site.mgs.clone().unwrap();
+        let name = |n: u32| format!("llite.demo-{}{n}.statfs_max_age", "f".repeat(400));
+        for n in 0..600 {
+            mgs.set_permanent(&name(n), "7", false).await.unwrap();
+        }
+        // The same as on its own host, whatever it is.
+        for (view, order) in [
+            (View::Show, ConfigOrder::Show),
+            (View::Export, ConfigOrder::Export),
+            (View::Diff { from: 1, to: None }, ConfigOrder::Diff(1, None)),
+            (View::Diff { from: 1, to: Some(3) }, ConfigOrder::Diff(1, Some(3))),
+            (View::History { before: 0, count: 500 }, ConfigOrder::History(500)),
+            (View::History { before: 4, count: 2 }, ConfigOrder::Older(4, 2)),
+        ] {
+            let (text, pieces) = seen(&c, view).await;
+            let answer: ConfigAnswer = serde_json::from_str(&text).unwrap();
+            assert_eq!(answer, mgs.configure(&order).await.unwrap(), "{view:?}");
+            let least = text.len().div_ceil(PIECE_MAX_BYTES) as u32;
+            assert_eq!(pieces, least, "{view:?} has {} bytes", text.len());
+            match (view, answer) {
+                (View::History { before: 4, .. }, ConfigAnswer::History(h)) => {
+                    assert_eq!(h.iter().map(|v| v.version).collect::<Vec<_>>(), [2, 3]);
+                }
+                (View::Show | View::History { .. }, _) => assert!(pieces > 1, "{view:?}"),
+                _ => {}
+            }
+        }
+        // What cannot be, in the MGS's words.
+        let m = |view, from, version| Configview { view, from, version };
+        let refused = |r: ConfigviewReply| r.said.map(drop).unwrap_err();
+        let (e, why) = refused(ask(&c, m(View::Diff { from: 9999, to: None }, 0, 0)).await.unwrap());
+        assert!(Errno(e) == Errno::ENOENT && why.contains("there is no version 9999"), "{why}");
+        let far = refused(ask(&c, m(View::Export, u64::MAX, 601)).await.unwrap());
+        assert_eq!(Errno(far.0), Errno::EINVAL);
+        // Half of one version and half of the next would be neither.
+        mgs.set_permanent(&name(0), "9", false).await.unwrap();
+        let changed = refused(ask(&c, m(View::Show, 9, 601)).await.unwrap());
+        assert_eq!(Errno(changed.0), Errno::ESTALE);
+        let user = RequestContext { cred: Cred { uid: 1000, ..Cred::root() }, ..RequestContext::default() };
+        let said = c.call(user, m(View::Show, 0, 0), Bytes::new()).await;
+        assert_eq!(said.err(), Some(Errno::EPERM), "others than root are shown nothing");
     });
 }

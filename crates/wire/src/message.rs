@@ -110,6 +110,7 @@ macro_rules! for_each_message {
             Quotactl => $crate::msg::quotactl::Quotactl, Quotashare => $crate::msg::quotashare::Quotashare,
             Acquire => $crate::msg::acquire::Acquire, Makeroom => $crate::msg::makeroom::Makeroom, Purge => $crate::msg::purge::Purge,
             Register => $crate::msg::register::Register, Config => $crate::msg::config::Config,
+            Configview => $crate::msg::configview::Configview,
         }
     };
 }

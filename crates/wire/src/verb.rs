@@ -277,6 +277,7 @@ verbs! {
         Glimpselist = 92, not_in_batch, ost_counter("getattr");
         // configuration (MGS)
         Config = 101;
+        Configview = 102, past_barrier, not_in_batch;
     }
     Target {
         Register = 100, modifies;

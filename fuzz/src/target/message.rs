@@ -144,6 +144,11 @@ fn request_samples() -> Vec<Vec<u8>> {
         sample(&glimpselist::Glimpselist { objects: vec![(object, 1); 3], space: true }),
         sample(&barrier::Barrier { order: model::barrier::BarrierOrder::Freeze { timeout_s: 9 } }),
         sample(&snapshot::Snapshot { order: model::snapshot::SnapshotOrder::Begin { name: "daily".into() } }),
+        sample(&configview::Configview {
+            view: configview::View::History { before: 9, count: 20 },
+            from: 3,
+            version: 8,
+        }),
         sample(&objectlist::Objectlist {
             after: Some(object),
             limit: 9,

@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Output;
 use std::time::{Duration, Instant};
-use tests::cluster::{Scratch, TestFs, kill, run_within, tool, wait_until};
+use tests::cluster::{Running, Scratch, TestFs, kill, ok_within, run_within, tool, wait_until};
+use tests::hosts::Hosts;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -300,4 +301,87 @@ fn addresses_are_replaced_while_everybody_runs() -> Result<()> {
     fails(&format!("lctl replace_nids {}-OST0009 127.0.0.1@tcp", fs.fsname()), 19, "knows no target")?;
     fails(&format!("lctl replace_nids {target} no/where"), 4, "no/where")?;
     fails(&format!("lctl replace_nids {target}"), 4, "a target and its NIDs")
+}
+
+#[test]
+fn another_host_sees_the_configuration_and_its_history() -> Result<()> {
+    const MDS: u32 = 1;
+    const OSS: u32 = 2;
+    const CLIENT: u32 = 3;
+    let scratch = Scratch::new("config-far");
+    let dir = |n: &str| scratch.path().join(n);
+    let mut hosts = Hosts::new(3, &[dir("mnt")])?;
+    let mkfs = |args: &[&str], d: &str| ok_within(tool("mkfs.nacre").args(args).arg(dir(d)), LIMIT);
+    mkfs(&["--mgs", "--mdt", "--fsname=far", "--index=0"], "mdt")?;
+    mkfs(&["--ost", "--fsname=far", "--index=0", "--mgsnode=10.77.0.1@tcp"], "ost")?;
+    hosts.nacred(MDS, &[], &[dir("mdt")], &dir("log1"))?;
+    // Hosts of the test see the same files: sockets of the others are not to be found.
+    let at = |host: u32, line: &str| -> Result<Output> {
+        let mut words = line.split_whitespace();
+        let mut c = hosts.on(host, words.next().context("a command")?);
+        if host != MDS {
+            c.env("NACRE_RUN_DIR", dir(&format!("run{host}")));
+        }
+        run_within(c.args(words), LIMIT)
+    };
+    let said =
+        |o: &Output| format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    let on = |host: u32, line: &str| -> Result<String> {
+        let o = at(host, line)?;
+        ensure!(o.status.success(), "host {host}: {line}: {}\n{}", o.status, said(&o));
+        Ok(String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    let refused = |host: u32, line: &str, code: i32, part: &str| -> Result<()> {
+        let o = at(host, line)?;
+        let words = said(&o);
+        ensure!(o.status.code() == Some(code) && words.contains(part), "{line}: {}\n{words}", o.status);
+        Ok(())
+    };
+    (OSS..=CLIENT).try_for_each(|h| std::fs::create_dir(dir(&format!("run{h}"))))?;
+    let mut oss = hosts.on(OSS, "nacred");
+    oss.env("NACRE_RUN_DIR", dir("run2")).args(["--nid", "10.77.0.2@tcp"]).arg(dir("ost"));
+    oss.stderr(std::fs::File::create(dir("log2"))?);
+    let _oss = Running(oss.spawn()?);
+    wait_until("the OST has registered", LIMIT, || {
+        on(MDS, "nacre config show").is_ok_and(|s| s.contains("far-OST0000  active  10.77.0.2@tcp"))
+    })?;
+    for value in 1..=25 {
+        on(MDS, &format!("lctl set_param -P llite.far-*.statfs_max_age={value}"))?;
+    }
+    on(MDS, "lctl pool_new far.flash")?;
+    let views = [
+        "show",
+        "show --json",
+        "history",
+        "history -n 500 --json",
+        "diff 1",
+        "diff 3 9 --json",
+        "export",
+        "history -n 3",
+    ];
+    // Where it is is said, or a target of this host knows it.
+    for view in views {
+        let there = on(MDS, &format!("nacre config {view}"))?;
+        for (host, far) in
+            [(CLIENT, " --mgs 10.77.0.1@tcp"), (CLIENT, " --mgs=10.77.0.1:10.77.0.2"), (OSS, "")]
+        {
+            let line = format!("nacre config {view}{far}");
+            let here = on(host, &line)?;
+            ensure!(here == there, "{line} on host {host} says\n{here}\nand on the MGS's host\n{there}");
+        }
+    }
+    // Everybody's answers are equal; they are also true.
+    let history: Value = serde_json::from_str(&on(OSS, "nacre config history -n 500 --json")?)?;
+    let all = history["versions"].as_array().context("versions")?;
+    ensure!(all.iter().filter(|v| v["how"] == "set_param -P").count() == 25, "{history}");
+    refused(CLIENT, "nacre config show", 19, "say --mgs NID")?;
+    refused(CLIENT, "nacre config diff 9999 --mgs 10.77.0.1@tcp", 2, "there is no version 9999")?;
+    refused(OSS, "nacre config rollback 3", 19, "on the node that has the MGS, which is at 10.77.0.1@tcp")?;
+    refused(CLIENT, "nacre config show --mgs 10.77.0.9@tcp", 110, "no MGS answers at 10.77.0.9@tcp within")?;
+    // A mount knows it as well.
+    std::fs::create_dir_all(dir("mnt"))?;
+    let mount = format!("mount.nacre 10.77.0.1@tcp:/far {}", dir("mnt").display());
+    wait_until("the client mounts", LIMIT, || at(CLIENT, &mount).is_ok_and(|o| o.status.success()))?;
+    ensure!(on(CLIENT, "nacre config show")? == on(MDS, "nacre config show")?);
+    Ok(())
 }

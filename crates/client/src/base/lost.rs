@@ -98,7 +98,8 @@ fn changed(op: Op, message: &[u8], reply: &[u8]) -> Result<Changed, CodecError> 
         | Op::Barrier
         | Op::Snapshot
         | Op::Register
-        | Op::Config => vec![],
+        | Op::Config
+        | Op::Configview => vec![],
     };
     let some = |f: &Fid| *f != Fid::NONE;
     Ok(Changed {

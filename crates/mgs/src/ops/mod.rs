@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
 mod config;
+mod configview;
 mod param;
 mod register;
 
@@ -39,6 +40,7 @@ pub fn run(mgs: &Mgs, req: &Incoming) -> Result<Done, Errno> {
     match req.op {
         Op::Register => register::run(mgs, req, decode_request(&req.body)?),
         Op::Config => config::run(mgs, &decode_request(&req.body)?),
+        Op::Configview => configview::run(mgs, req, &decode_request(&req.body)?),
         Op::GetParam => param::get(mgs, &decode_request(&req.body)?),
         Op::SetParam => param::set(mgs, req, &decode_request(&req.body)?),
         _ => Err(Errno::ENOSYS),

@@ -402,6 +402,9 @@ impl Hostile {
     }
 }
 
+/// Messages for the MGS.
+const MGT: &[Op] = &[Op::Register, Op::Config, Op::Configview, Op::GetParam, Op::SetParam, Op::Ping];
+
 /// Messages of which a target knows at least the name.
 fn likely(target: TargetId) -> &'static [Op] {
     const MDT: &[Op] = &[
@@ -500,7 +503,7 @@ fn likely(target: TargetId) -> &'static [Op] {
     match target.kind {
         model::TargetKind::Mdt => MDT,
         model::TargetKind::Ost => OST,
-        model::TargetKind::Mgt => &[Op::Register, Op::Config, Op::GetParam, Op::SetParam, Op::Ping],
+        model::TargetKind::Mgt => MGT,
     }
 }
 

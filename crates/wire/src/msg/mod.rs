@@ -19,6 +19,7 @@ pub mod changelogclear;
 pub mod close;
 pub mod components;
 pub mod config;
+pub mod configview;
 pub mod connect;
 pub mod create;
 pub mod destroy;

@@ -1,5 +1,7 @@
-//! `nacre config`: what the MGS keeps, as data with versions; on the MGS node.
+//! `nacre config`: what the MGS keeps, as data with versions. Looked at from any host, changed on the MGS
+//! node.
 
+mod remote;
 mod show;
 
 use super::with_page;
@@ -8,21 +10,24 @@ use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::output;
 use mgs::restore::{ConfigAnswer, ConfigOrder, DOCUMENT_FORMAT, Document, Shown};
-use model::Errno;
+use model::nid::parse_nid_list;
+use model::{Errno, HostNid, limits};
+use remote::MgsSession;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
 use world::sys::files;
 
 const USAGE: &str = "\
-usage: nacre config show [--json]
-       nacre config history [-n COUNT] [--json]
-       nacre config diff VERSION [VERSION] [--json]
+usage: nacre config show [--mgs NID] [--json]
+       nacre config history [-n COUNT] [--mgs NID] [--json]
+       nacre config diff VERSION [VERSION] [--mgs NID] [--json]
        nacre config rollback VERSION [-n] [--json]
-       nacre config export > FILE
+       nacre config export [--mgs NID] > FILE
        nacre config import FILE [-n] [--json]
 
-What the MGS keeps, as data with versions. To be run on the node that has it.
+What the MGS keeps, as data with versions. 'rollback' and 'import' are run on
+the node that has it; the others by root of any host.
 
 show: targets with addresses and states, pools, permanent parameters, and who
 set these when.
@@ -36,6 +41,9 @@ FILE says ('-': standard input). Targets in it are not looked at.
 
   -n, --dry-run      of rollback and import: shows what would change
   -n, --count COUNT  of history: the last so many versions (20)
+      --mgs NID[:NID]  where the MGS is, by address or name, as --mgsnode has
+                     it; if not said: this host, or where mounts and targets
+                     of this host have it
       --json         one JSON document
 
 exit status: 0, or the errno of the failure, 4 wrong usage
@@ -48,14 +56,15 @@ const DOCUMENT_MAX_BYTES: u64 = 6 << 20;
 
 const DRY: Opt = flag('n', "dry-run");
 const JSON: Opt = flag('\0', "json");
+const MGS: Opt = value('\0', "mgs");
 
 /// The subcommands, the options that each takes, and how many words behind them.
 const SUBCOMMANDS: &[(&str, &[Opt], std::ops::RangeInclusive<usize>, &str)] = &[
-    ("show", &[JSON], 0..=0, "nothing"),
-    ("history", &[value('n', "count"), JSON], 0..=0, "nothing"),
-    ("diff", &[JSON], 1..=2, "one or two versions"),
+    ("show", &[MGS, JSON], 0..=0, "nothing"),
+    ("history", &[value('n', "count"), MGS, JSON], 0..=0, "nothing"),
+    ("diff", &[MGS, JSON], 1..=2, "one or two versions"),
     ("rollback", &[DRY, JSON], 1..=1, "one version"),
-    ("export", &[JSON], 0..=0, "nothing"),
+    ("export", &[MGS, JSON], 0..=0, "nothing"),
     ("import", &[DRY, JSON], 1..=1, "one file, or -"),
 ];
 
@@ -110,7 +119,7 @@ fn order(name: &str, p: &Parsed) -> Result<ConfigOrder, Failure> {
 
 /// What a daemon said, in words for who asked it.
 fn refusal(errno: i32, message: String) -> (i32, String) {
-    if message.contains("unknown variant `config`") {
+    if ["config", "older"].iter().any(|v| message.contains(&format!("unknown variant `{v}`"))) {
         let why = "the nacred of the MGS is of an older version, which has no versions of its configuration";
         return (Errno::EOPNOTSUPP.0, why.into());
     }
@@ -136,6 +145,82 @@ fn ask_mgs(what: &str, order: &ConfigOrder) -> Result<ConfigAnswer, Failure> {
     };
     let (errno, why) = last.unwrap_or_else(nowhere);
     Err(Failure::explained("cannot do", what, Errno(errno), &why))
+}
+
+/// Where the MGS is that somebody means.
+enum Place {
+    Here,
+    At(MgsSession),
+}
+
+impl Place {
+    /// As the options say, or as this host knows it; who wants to change something must be there.
+    fn find(p: &Parsed, what: &str, changes: bool) -> Result<Place, Failure> {
+        if let Some(text) = p.value("mgs") {
+            let hosts = parse_nid_list(text).map_err(|e| Failure::usage(format!("--mgs: {e}")))?;
+            // What this host knows of it is its port.
+            let is_it = |(known, _): &&(Vec<HostNid>, u16)| known.iter().any(|h| hosts.contains(h));
+            let port = remote::known()?.iter().find(is_it).map_or(limits::PORT, |(_, port)| *port);
+            return Ok(Place::At(MgsSession::new(hosts, port)?));
+        }
+        if !Daemon::of_mgs().is_empty() || local::no_mgs().0 == Errno::EACCES {
+            return Ok(Place::Here);
+        }
+        match remote::known()?.as_slice() {
+            [] if changes => Ok(Place::Here),
+            [] => {
+                let why = "no MGS is on this host, and nothing here is mounted from one: say --mgs NID";
+                Err(Failure::explained("cannot do", what, Errno::ENODEV, why))
+            }
+            [(hosts, _)] if changes => {
+                let at = remote::names(hosts);
+                let why = format!("this must be run on the node that has the MGS, which is at {at}");
+                Err(Failure::explained("cannot do", what, Errno::ENODEV, &why))
+            }
+            [(hosts, port)] => Ok(Place::At(MgsSession::new(hosts.clone(), *port)?)),
+            several => {
+                let all: Vec<String> = several.iter().map(|(hosts, _)| remote::names(hosts)).collect();
+                let why = format!("this host knows several MGSs: say --mgs with one of {}", all.join(", "));
+                Err(Failure::explained("cannot do", what, Errno::EINVAL, &why))
+            }
+        }
+    }
+
+    fn ask(&self, what: &str, order: &ConfigOrder) -> Result<ConfigAnswer, Failure> {
+        match self {
+            Place::Here => ask_mgs(what, order),
+            Place::At(mgs) => mgs.ask(what, order),
+        }
+    }
+}
+
+/// An answer by `ask`; a history that is longer than one answer comes in several.
+fn whole(
+    what: &str,
+    order: &ConfigOrder,
+    ask: impl Fn(&ConfigOrder) -> Result<ConfigAnswer, Failure>,
+) -> Result<ConfigAnswer, Failure> {
+    let (count, mut all) = match (order, ask(order)?) {
+        (ConfigOrder::History(count), ConfigAnswer::History(all)) => (*count, all),
+        (_, answer) => return Ok(answer),
+    };
+    while all.len() < count
+        && let Some(first) = all.first().map(|v| v.version)
+    {
+        match ask(&ConfigOrder::Older(first, count - all.len())) {
+            Ok(ConfigAnswer::History(older)) if !older.is_empty() => {
+                if older.last().is_some_and(|v| v.version >= first) {
+                    let why = "the MGS answered with versions that were not asked for";
+                    return Err(Failure::explained("cannot do", what, Errno::EPROTO, why));
+                }
+                all.splice(0..0, older);
+            }
+            // A daemon of before this version has them in one answer.
+            Ok(_) | Err(Failure::Op { errno: Errno::EOPNOTSUPP, .. }) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(ConfigAnswer::History(all))
 }
 
 /// What the MGS on this host keeps now; `what` wants to know.
@@ -173,7 +258,10 @@ fn command(args: &[OsString]) -> Result<i32, Failure> {
         return Err(Failure::usage(format!("'nacre config {name}' takes {takes}")));
     }
     let order = order(name, &p)?;
-    let answer = ask_mgs(&format!("config {name}"), &order)?;
+    let what = format!("config {name}");
+    let changes = matches!(order, ConfigOrder::Rollback(..) | ConfigOrder::Import(..));
+    let place = Place::find(&p, &what, changes)?;
+    let answer = whole(&what, &order, |o| place.ask(&what, o))?;
     if p.has("json") || matches!(answer, ConfigAnswer::Document(_)) {
         output::json(&match &answer {
             ConfigAnswer::Shown(s) => json!(s),

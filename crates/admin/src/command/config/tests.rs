@@ -167,3 +167,59 @@ fn an_older_daemon_is_named() {
     assert!(errno == Errno::EOPNOTSUPP.0 && why.contains("older version"), "{why}");
     assert_eq!(refusal(2, "no such version".into()), (2, "no such version".into()));
 }
+
+#[test]
+fn an_older_mgs_of_another_host_is_named() {
+    let r = MgsSession::new(vec!["127.0.0.1@tcp".parse().unwrap()], 988).unwrap();
+    let why = r.words(Errno::EOPNOTSUPP, None);
+    assert!(why.contains("the MGS at 127.0.0.1@tcp (") && why.contains("of an older version"), "{why}");
+    assert!(r.words(Errno::EPERM, None).contains("to root alone"));
+    assert!(r.words(Errno::ETIMEDOUT, None).contains("no MGS answers at 127.0.0.1@tcp within 10 s"));
+    assert_eq!(r.words(Errno::ENOENT, Some("there is no version 9".into())), "there is no version 9");
+    let change = r.ask("config rollback", &ConfigOrder::Rollback(3, false)).unwrap_err();
+    assert!(change.to_string().contains("on the node that has the MGS"), "{change}");
+}
+
+#[test]
+fn where_the_mgs_is_can_be_said() {
+    for wrong in ["show --mgs /", "rollback 3 --mgs 10.0.0.1@tcp", "export --mgs"] {
+        let words: Vec<OsString> = wrong.split_whitespace().map(OsString::from).collect();
+        assert_eq!(command(&words).unwrap_err().exit_code(), crate::EXIT_USAGE, "{wrong}");
+    }
+}
+
+#[test]
+fn a_long_history_is_put_together() {
+    let version = |version| Version {
+        version,
+        time: 0,
+        by: String::new(),
+        how: String::new(),
+        changes: Vec::new(),
+        unrecorded: false,
+    };
+    let said = std::cell::RefCell::new(Vec::new());
+    // Three in an answer; 1 to 10 are kept.
+    let ask = |order: &ConfigOrder| {
+        let (before, count) = match order {
+            ConfigOrder::History(n) => (11, *n),
+            ConfigOrder::Older(before, n) => (*before, *n),
+            other => panic!("{other:?}"),
+        };
+        said.borrow_mut().push(order.clone());
+        let first = before.saturating_sub(count.min(3) as u64).max(1);
+        Ok(ConfigAnswer::History((first..before).map(version).collect()))
+    };
+    let numbers = |count| match whole("config history", &ConfigOrder::History(count), ask) {
+        Ok(ConfigAnswer::History(h)) => h.iter().map(|v| v.version).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(numbers(2), [9, 10]);
+    assert_eq!(said.borrow().len(), 1, "what is complete is not asked for again");
+    assert_eq!(numbers(5), [6, 7, 8, 9, 10]);
+    assert_eq!(numbers(1000), (1..=10).collect::<Vec<_>>());
+    // One that answers with the same again is not asked for ever.
+    let same = |_: &ConfigOrder| Ok(ConfigAnswer::History(vec![version(7)]));
+    let e = whole("config history", &ConfigOrder::History(9), same).unwrap_err();
+    assert!(e.to_string().contains("that were not asked for"), "{e}");
+}
