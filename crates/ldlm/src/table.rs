@@ -318,6 +318,12 @@ impl LockTable {
         self.counts.get(&client).map_or(0, |c| c.total)
     }
 
+    /// Granted pieces and waiting requests of all clients.
+    pub fn held_and_waiting(&self) -> (usize, usize) {
+        let held = self.queues.values().map(|q| q.granted.iter().count()).sum();
+        (held, self.queues.values().map(|q| q.waiting.len()).sum())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }

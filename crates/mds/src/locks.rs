@@ -64,6 +64,11 @@ impl Locks {
         self.tell(granted);
     }
 
+    /// Locks of programs that are held, and that are waited for.
+    pub fn count(&self) -> (usize, usize) {
+        self.table.lock().held_and_waiting()
+    }
+
     /// Tells waiting clients what became of their locks. A notify that is lost with its connection is made
     /// good by the client, which asks again after it reconnected.
     fn tell(&self, events: Vec<Event>) {

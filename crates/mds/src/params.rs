@@ -471,9 +471,29 @@ pub fn declare(to: &mut Registry) {
     to.add(&MDT);
     to.add(&MDD);
     to.add(&LFSCK);
+    to.add(&LDLM);
     to.add(&EXPORTS);
     to.add(&OSP);
 }
+
+/// What clients hold here: `ldlm.namespaces.mdt-FSNAME-MDTxxxx_UUID.*`.
+static LDLM: Table<Mdt> = Table {
+    scopes: &[Scope::LdlmMdt],
+    params: &[
+        Param::shown(
+            Decl::gauge(
+                "lock_count",
+                "",
+                "Leases on names and attributes of files that clients have, and locks of their programs (flock, POSIX ranges).",
+            ),
+            |m, ()| (m.shared.leases.total() + m.locks.count().0).into(),
+        ),
+        Param::shown(
+            Decl::gauge("lock_waiting_count", "", "Locks of programs that are waited for."),
+            |m, ()| m.locks.count().1.into(),
+        ),
+    ],
+};
 
 /// The parameters that a glob selects.
 pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
@@ -489,6 +509,7 @@ pub fn tree<'a>(mdt: &'a Mdt, pattern: &'a str) -> Tree<'a> {
     tree.add(&format!("mdt.{fs}-{me}"), &MDT, mdt);
     tree.add(&format!("mdd.{fs}-{me}"), &MDD, mdt);
     tree.add(&format!("mdd.{fs}-{me}"), &LFSCK, mdt);
+    tree.add(&format!("ldlm.namespaces.mdt-{fs}-{me}_UUID"), &LDLM, mdt);
     tree.add("mds.MDS.mdt", &nrs::TABLE, mdt.peers.nrs());
     for (i, _) in mdt.shared.osts.list() {
         tree.add_of(&format!("osp.{fs}-{}-osc-{me}", TargetId::ost(i)), &OSP, mdt, &i);

@@ -379,9 +379,29 @@ pub static EXPORTS: Table<Ost, Arc<Export<OstCounter>>> = Table {
     ],
 };
 
+/// What clients hold here: `ldlm.namespaces.filter-FSNAME-OSTxxxx_UUID.*`.
+static LDLM: Table<Ost> = Table {
+    scopes: &[Scope::LdlmOst],
+    params: &[
+        Param::shown(
+            Decl::gauge(
+                "lock_count",
+                "",
+                "Locks on ranges of objects that clients have, and requests that run under one.",
+            ),
+            |o, ()| o.locks.table().count().0.into(),
+        ),
+        Param::shown(
+            Decl::gauge("lock_waiting_count", "", "Locks on ranges of objects that are waited for."),
+            |o, ()| o.locks.table().count().1.into(),
+        ),
+    ],
+};
+
 /// What `lctl` can ask of OSTs.
 pub fn declare(to: &mut Registry) {
     to.add(&TABLE);
+    to.add(&LDLM);
     to.add(&CACHES);
     to.add(&EXPORTS);
 }
@@ -443,9 +463,11 @@ impl Ost {
     /// The parameters that a glob selects, sorted by name.
     pub fn params<'a>(&'a self, pattern: &'a str) -> Tree<'a> {
         let prefix = format!("obdfilter.{}", self.label());
+        assert!(prefix.contains("-OST"), "an object target is called after its index");
         let mut tree = Tree::matching(pattern);
         tree.add(&prefix, &TABLE, self);
         tree.add(&prefix, &CACHES, self);
+        tree.add(&format!("ldlm.namespaces.filter-{}_UUID", self.label()), &LDLM, self);
         tree.add("ost.OSS.ost_io", &nrs::TABLE, self.peers.nrs());
         for (nid, e) in self.exports.list() {
             tree.add_of(&format!("{prefix}.exports.{nid}"), &EXPORTS, self, &e);

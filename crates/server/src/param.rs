@@ -88,6 +88,9 @@ fn found(all: &Registry, name: &str) -> Result<Vec<Declared>, Failure> {
     }
     hits.sort_by_key(Declared::name);
     if hits.is_empty() {
+        if let Some(instead) = model::param::foreign(&dotted) {
+            return Err(Failure::explained("cannot explain", name, Errno::EOPNOTSUPP, instead));
+        }
         let hint = all.nearest(&dotted).map_or_else(String::new, |n| format!(": is it {n}?"));
         let why = format!("there is no parameter of this name{hint}");
         return Err(Failure::explained("cannot explain", name, Errno::ENOENT, &why));

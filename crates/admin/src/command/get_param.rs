@@ -144,6 +144,10 @@ pub(super) fn answered<R>(reply: Result<R, Failure>, take: &mut impl FnMut(R)) -
 }
 
 pub fn missing(pattern: &str) -> Failure {
+    if let Some(instead) = model::param::foreign(pattern) {
+        let text = format!("param_path '{}': {instead}", pattern.replace('.', "/"));
+        return Failure::Op { text, errno: Errno::EOPNOTSUPP };
+    }
     let mut text = format!("param_path '{}': {}", pattern.replace('.', "/"), Errno::ENOENT.text());
     if pattern.ends_with('.') {
         text += ": no blank belongs between a device and its parameter";

@@ -1,6 +1,6 @@
 //! flock and POSIX locks between mounts.
 
-use crate::data::striped;
+use crate::data::{striped, write};
 use crate::harness::{Cluster, call};
 use client::PosixLock;
 use model::Errno;
@@ -146,5 +146,46 @@ fn unmount_drops_locks() {
         a.unmount().await;
         c.within(waiter).await.unwrap().unwrap();
         assert!(b.clone().getattr(call(), f).await.is_ok());
+    });
+}
+
+#[test]
+fn servers_say_how_many_locks_clients_have_and_wait_for() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let number = |all: Vec<(String, String)>, name: &str| -> u64 {
+            assert_eq!(all.len(), 1, "{all:?}");
+            assert_eq!(all[0].0, name);
+            all[0].1.parse().unwrap()
+        };
+        let at_mdt = |what: &str| {
+            let name = format!("ldlm.namespaces.mdt-demo-MDT0000_UUID.{what}");
+            number(c.mdt().get_params(&format!("ldlm.namespaces.mdt-*.{what}")), &name)
+        };
+        let at_ost = |what: &str| {
+            let name = format!("ldlm.namespaces.filter-demo-OST0000_UUID.{what}");
+            number(c.ost_params(&format!("ldlm.*.filter-*.{what}")), &name)
+        };
+        let file = striped(&a, "f", 1).await;
+        write(&a, &file, 0, vec![1; 100_000]).await;
+        assert_eq!((at_ost("lock_count"), at_ost("lock_waiting_count")), (1, 0), "it is written under one");
+        let leases = at_mdt("lock_count");
+        assert!(leases > 0, "the mount keeps what it knows under leases");
+        client::Locks(&a).flock(file.fid, 1, 10, Write, false).await.unwrap();
+        let held = at_mdt("lock_count");
+        assert!(held > leases, "{held} with that of the program, {leases} before");
+        let waiter = {
+            let (b, fid) = (b.clone(), file.fid);
+            c.spawn(async move { client::Locks(&b).flock(fid, 2, 11, Write, true).await })
+        };
+        c.world.sleep(Duration::from_millis(50)).await;
+        assert_eq!(at_mdt("lock_waiting_count"), 1);
+        client::Locks(&a).funlock(file.fid, 1).await.unwrap();
+        c.within(waiter).await.unwrap().unwrap();
+        assert_eq!(at_mdt("lock_waiting_count"), 0);
+        a.unmount().await;
+        b.unmount().await;
+        assert_eq!((at_mdt("lock_count"), at_ost("lock_count")), (0, 0), "nobody is there any more");
     });
 }

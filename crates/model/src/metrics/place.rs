@@ -78,12 +78,24 @@ pub(super) fn place(name: &str, decl: &Decl, alone: &'static str, base: &Labels)
         ["osc", d] => of("osc", "client", &before(d, "-osc-")),
         ["mdc", d] => of("mdc", "client", &before(d, "-mdc-")),
         ["mgc", _] => of("mgc", "client", "MGS"),
+        ["ldlm", "namespaces", d] if d.starts_with("mdt-") && !d.contains("-mdc-") => {
+            of("ldlm_mdt", "mdt", served(d, "mdt-"))
+        }
+        ["ldlm", "namespaces", d] if d.starts_with("filter-") && !d.contains("-mdc-") => {
+            of("ldlm_ost", "ost", served(d, "filter-"))
+        }
         ["ldlm", "namespaces", d] => of("ldlm", "client", &before(d, "-mdc-")),
         ["llite", d] => of("llite", "client", &before(d, "-")),
         ["lov", d] => of("lov", "client", &before(d, "-clilov-")),
         ["lmv", d] => of("lmv", "client", &before(d, "-clilmv-")),
         _ => return None,
     })
+}
+
+/// The label of the target that a server's lock namespace is called after.
+fn served<'a>(device: &'a str, kind: &str) -> &'a str {
+    let named = device.strip_prefix(kind).unwrap_or(device);
+    named.strip_suffix("_UUID").unwrap_or(named)
 }
 
 /// Of a target's label.

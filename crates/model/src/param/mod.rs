@@ -10,7 +10,7 @@ mod value;
 
 pub use decl::{Decl, Kind, ParamInfo, Preset, Setting};
 pub use glob::{directories, glob_match};
-pub use registry::{Declared, Refusal, Registry, Scope};
+pub use registry::{Declared, FOREIGN, Foreign, Refusal, Registry, Scope, foreign};
 pub use table::{Item, Param, Table, Tree};
 pub use value::{Field, Value};
 

@@ -26,6 +26,10 @@ pub enum Scope {
     Mdc,
     /// `ldlm.namespaces.FS-MDT0000-mdc-INSTANCE`: leases on names and attributes.
     Ldlm,
+    /// `ldlm.namespaces.mdt-FS-MDTxxxx_UUID`: what clients hold at a metadata target.
+    LdlmMdt,
+    /// `ldlm.namespaces.filter-FS-OSTxxxx_UUID`: at an object target.
+    LdlmOst,
     /// `lod.FS-MDTxxxx-mdtlov`: where new objects go.
     Lod,
     /// `lod.FS-MDTxxxx-mdtlov.pool.POOL`.
@@ -53,7 +57,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The parts before the last one; a star: one that differs by device. Empty: it has no device.
+    /// The parts before the last one; a star: one that differs by device, or from there on. Empty: it has no
+    /// device.
     pub const fn parts(self) -> &'static [&'static str] {
         match self {
             Scope::Mount | Scope::Daemon => &[],
@@ -64,6 +69,8 @@ impl Scope {
             Scope::Osc => &["osc", "*"],
             Scope::Mdc => &["mdc", "*"],
             Scope::Ldlm => &["ldlm", "namespaces", "*"],
+            Scope::LdlmMdt => &["ldlm", "namespaces", "mdt-*"],
+            Scope::LdlmOst => &["ldlm", "namespaces", "filter-*"],
             Scope::Lod => &["lod", "*"],
             Scope::LodPool => &["lod", "*", "pool", "*"],
             Scope::Mdt => &["mdt", "*"],
@@ -89,9 +96,50 @@ impl Scope {
     /// Whether devices of this kind can have what is before the last part of a pattern.
     fn takes(self, device: &[String]) -> bool {
         let mine = self.parts();
-        let same = |(own, given): (&&str, &String)| *own == "*" || glob_match(given, own);
+        let same = |(own, given): (&&str, &String)| part_takes(own, given);
         mine.len() == device.len() && mine.iter().zip(device).all(same)
     }
+}
+
+/// Whether a part of a device's name may be what a part of a pattern says.
+fn part_takes(own: &str, given: &str) -> bool {
+    let Some(begin) = own.strip_suffix('*') else { return glob_match(given, own) };
+    assert!(!begin.contains('*'), "the star of a device's part stands at its end");
+    // As far as the pattern says it without a doubt.
+    let sure = given.split(['*', '?', '[', '{']).next().unwrap_or_default();
+    if sure.len() < given.len() && begin.starts_with(sure) { true } else { sure.starts_with(begin) }
+}
+
+/// Parameters that Lustre has and that mean nothing here, and what there is instead.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    pub pattern: &'static str,
+    pub instead: &'static str,
+}
+
+const PLACES: &str = "requests have no threads of their own: how many run at a time is threads_max of ost.OSS.ost_io and \
+     mds.MDS.mdt (nrs_places there), how many do is threads_started";
+const KEPT_BY_MOUNTS: &str = "servers keep no locks that nobody uses: what a mount keeps is lru_size, lru_max_age and lock_count \
+     of ldlm.namespaces there, what clients hold here is lock_count";
+
+/// All of them. What is declared goes before.
+pub static FOREIGN: &[Foreign] = &[
+    Foreign { pattern: "ost.OSS.*.threads_*", instead: PLACES },
+    Foreign { pattern: "mds.MDS.*.threads_*", instead: PLACES },
+    Foreign { pattern: "ldlm.services.*.threads_*", instead: PLACES },
+    Foreign { pattern: "mgs.MGS.*.threads_*", instead: PLACES },
+    Foreign { pattern: "ldlm.namespaces.mdt-*.lock_unused_count", instead: KEPT_BY_MOUNTS },
+    Foreign { pattern: "ldlm.namespaces.filter-*.lock_unused_count", instead: KEPT_BY_MOUNTS },
+    Foreign { pattern: "ldlm.namespaces.mdt-*.lru_*", instead: KEPT_BY_MOUNTS },
+    Foreign { pattern: "ldlm.namespaces.filter-*.lru_*", instead: KEPT_BY_MOUNTS },
+];
+
+/// What there is instead of a parameter that no device here has.
+pub fn foreign(pattern: &str) -> Option<&'static str> {
+    let dotted: String = pattern.chars().map(|c| if c == '/' { '.' } else { c }).collect();
+    // A pattern of somebody may say less than ours: `ost.OSS.*.threads_min`.
+    let is_it = |f: &&Foreign| glob_match(f.pattern, &dotted);
+    FOREIGN.iter().find(is_it).map(|f| f.instead)
 }
 
 /// A declaration and the kind of device that has it.
@@ -185,6 +233,9 @@ impl Registry {
     pub fn check_lasting(&self, pattern: &str, value: &str) -> Result<(), Refusal> {
         let all = self.known(pattern);
         if all.is_empty() {
+            if let Some(instead) = foreign(pattern) {
+                return Err(Refusal { errno: Errno::EOPNOTSUPP, why: instead.to_string() });
+            }
             let hint = self.nearest(pattern).map_or_else(String::new, |n| format!("; is it {n}?"));
             let why = format!("there is no parameter of this name{hint}");
             return Err(Refusal { errno: Errno::ENOENT, why });
@@ -206,7 +257,7 @@ impl Registry {
 
 /// Between the parts of a scope and those of a pattern; the parts of a pattern that fit cost nothing.
 fn device_distance(scope: Scope, device: &[String]) -> usize {
-    let one = |(own, given): (&&str, &String)| match *own == "*" || glob_match(given, own) {
+    let one = |(own, given): (&&str, &String)| match part_takes(own, given) {
         true => 0,
         false => distance(own, given),
     };

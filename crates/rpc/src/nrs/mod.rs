@@ -473,6 +473,11 @@ impl Nrs {
         self.changed(self.lock());
     }
 
+    /// Requests that have a place.
+    pub fn running_now(&self) -> usize {
+        self.lock().running.len()
+    }
+
     /// `nrs_place_time`.
     pub fn set_place_ms(self: &Arc<Nrs>, ms: u64) {
         assert!(ms > 0, "a place is kept for a while");

@@ -1,11 +1,11 @@
 //! `ost.OSS.ost_io.nrs_*` and `mds.MDS.mdt.nrs_*`: what `lctl` sets and shows of the order of requests.
 
 use super::rules::{DEFAULT_RATE, Policy, parse_orders};
-use super::{Nrs, PLACE_TIME_DEFAULT_MS, PLACE_TIME_MAX_MS, PLACES_MAX, bucket};
+use super::{Nrs, PLACE_TIME_DEFAULT_MS, PLACE_TIME_MAX_MS, PLACES_DEFAULT, PLACES_MAX, bucket};
 use crate::credits::{Role, SLOTS_MIN};
 use model::Errno;
 use model::limits::SLOTS_PER_SESSION;
-use model::param::{Decl, Param, Registry, Scope, Table};
+use model::param::{Decl, Param, Preset, Registry, Scope, Table};
 use std::sync::Arc;
 
 fn is_policy(text: &str) -> Result<(), Errno> {
@@ -141,6 +141,30 @@ pub static TABLE: Table<Arc<Nrs>> = Table {
             slots_max("slots_max_server", "The same of the session of another target's server."),
             |n, ()| n.credits().slots_max(Role::Server).into(),
             |n, (), v| set_slots(n, Role::Server, v.number),
+        ),
+        Param::settable(
+            Decl::number(
+                "threads_max",
+                (1, PLACES_MAX),
+                "requests",
+                PLACES_DEFAULT,
+                "Requests that run at a time before others wait for their turn, as threads do in Lustre: sets nrs_places, and \
+                 shows what it comes to.",
+            )
+            .by_default(Preset::Host("4 for each processor, at least 16")),
+            |n, ()| n.places_now().into(),
+            |n, (), v| {
+                n.set_places(v.number);
+                Ok(())
+            },
+        ),
+        Param::shown(
+            Decl::gauge(
+                "threads_started",
+                "requests",
+                "Requests that have a place and run now; at threads_max others wait. No thread belongs to one.",
+            ),
+            |n, ()| n.running_now().into(),
         ),
     ],
 };

@@ -207,6 +207,12 @@ fn every_parameter_holds_what_it_declares() {
     assert_eq!(tree("ost.OSS.ost_io.nrs_policies").set("tbf uid"), Ok(()));
     assert_eq!(tree("ost.OSS.ost_io.nrs_tbf_rate").set("77"), Ok(()));
     assert_eq!(tree("ost.OSS.*.nrs_tbf_rate").texts()[0].1, "77");
+    assert_eq!(tree("ost.OSS.ost_io.threads_max").set("24"), Ok(()));
+    assert_eq!(tree("ost.OSS.*.nrs_places").texts()[0].1, "24");
+    assert_eq!(tree("ost.OSS.ost_io.nrs_places").set("0"), Ok(()));
+    assert_eq!(tree("ost.OSS.*.threads_max").texts()[0].1, "16", "what the host gives");
+    assert_eq!(tree("ost.OSS.*.threads_started").texts()[0].1, "0");
+    assert_eq!(tree("ost.OSS.ost_io.threads_started").set("9"), Err(Errno::EACCES));
     assert_eq!(tree("ost.OSS.ost_io.nrs_policies").set("orr"), Err(Errno::EINVAL));
     let why =
         super::TABLE.params.iter().find(|p| p.decl.name == "nrs_policies").unwrap().decl.why(Errno::EINVAL);

@@ -106,6 +106,7 @@ mod tests {
             ("ost.OSS.ost_io.nrs_policies", "tbf jobid"),
             ("mds.MDS.mdt.nrs_tbf_rule", "start slow uid={500}&nid={10.0.0.*@tcp} rate=100"),
             ("*.*.*.nrs_places", "64"),
+            ("ost.OSS.ost_io.threads_max", "64"),
         ] {
             assert_eq!(all.check_lasting(good.0, good.1), Ok(()), "{good:?}");
         }
@@ -121,6 +122,16 @@ mod tests {
             ("mds.MDS.mdt.nrs_tbf_rule", "start x uid=5 rate=1", Errno::EINVAL, "uid={500 600-610}"),
             ("mds.MDS.mdt.nrs_tbf_rules", "stop x", Errno::ENOENT, "is it mds.MDS.mdt.nrs_tbf_rule?"),
             ("ost.OSS.ost_io.nrs_stats", "0", Errno::EACCES, "it is only shown"),
+            ("ost.OSS.ost_io.threads_min", "8", Errno::EOPNOTSUPP, "no threads of their own"),
+            ("mds/MDS/mdt_readpage/threads_max", "64", Errno::EOPNOTSUPP, "threads_max of ost.OSS.ost_io"),
+            ("ost.OSS.ost_io.threads_started", "8", Errno::EACCES, "it is only shown"),
+            (
+                "ldlm.namespaces.mdt-demo-MDT0000_UUID.lock_unused_count",
+                "0",
+                Errno::EOPNOTSUPP,
+                "what a mount keeps",
+            ),
+            ("ldlm.namespaces.filter-demo-OST0000_UUID.lock_count", "0", Errno::EACCES, "it is only shown"),
             ("mdt.*.uuid", "x", Errno::EACCES, "it is only shown"),
             ("osd-nacre.*.disk_fault", "none", Errno::EACCES, "until the next start only"),
             ("*.*.max_rpcs_in_flight", "1", Errno::ERANGE, "mdc.*.max_rpcs_in_flight: it takes 2 to"),
