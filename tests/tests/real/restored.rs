@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -121,6 +121,41 @@ fn what_was_removed_comes_back_from_a_snapshot_with_all_that_it_had() -> Result<
     let (doc, code) = did(&["then", &shown, "--overwrite"])?;
     ensure!(code == 0 && doc["files_copied"] == 1, "{code}: {doc}");
     same(&before, &known(&dir)?)?;
+
+    // In a directory whose files are to be of another project there can be no such hard link.
+    let lfs = tool("lfs").get_program().to_string_lossy().into_owned();
+    let linked = fs.mount(0).join("linked");
+    sh(
+        &format!(
+            "mkdir -p {0}/a {0}/b; cd {0}; echo twice >a/x; ln a/x b/x; {lfs} project -p 78 a/x; \
+             {lfs} project -p 77 -s a; {lfs} project -p 77 -s b",
+            linked.display()
+        ),
+        LIMIT,
+    )?;
+    nacre(&["snapshot", "create", "links"])?;
+    let (a, b) = (linked.join("a/x"), linked.join("b/x"));
+    for is_there in [false, true, true] {
+        if !is_there {
+            fs::remove_file(&a)?;
+            fs::remove_file(&b)?;
+        }
+        let (doc, code) = did(&["links", &linked.display().to_string(), "--overwrite"])?;
+        let why = doc["differences"][0]["what"].as_str().unwrap_or_default().to_string();
+        ensure!(code == 1 && doc["error_count"] == 0 && doc["difference_count"] == 1, "{code}: {doc}");
+        ensure!(
+            why.contains("a file of its own now, and no hard link to") && why.contains("project"),
+            "{why}"
+        );
+        ensure!(doc["files_copied"] == if is_there { 0 } else { 2 }, "{doc}");
+        for x in [&a, &b] {
+            ensure!(fs::read_to_string(x)? == "twice\n" && fs::metadata(x)?.nlink() == 1);
+            let project = sh(&format!("{lfs} project -d {}", x.display()), LIMIT)?;
+            ensure!(project.trim_start().starts_with("78 "), "{project}");
+        }
+    }
+    fs::remove_dir_all(&linked)?;
+    nothing_left("links")?;
 
     // One file, under another name; and to a file system that has no layouts.
     let one = dir.join("small").display().to_string();

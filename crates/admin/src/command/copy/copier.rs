@@ -63,6 +63,8 @@ pub enum Task {
     /// Goes on listing a folder.
     List(Arc<FolderPair>, Listing),
     One(Arc<FolderPair>, OsString),
+    /// Copies a name of a file whose first name lies there: it cannot be a hard link to it.
+    Alone(Arc<FolderPair>, OsString, PathBuf),
     /// Copies pieces of a large file.
     Pieces(Arc<FilePieces>),
 }
@@ -142,6 +144,7 @@ impl<'a> CopyRun<'a> {
         let left = self.pool.run(self.options.threads, |task, buffer| match task {
             Task::List(b, listing) => self.list(b, listing),
             Task::One(b, name) => self.one(b, name, buffer),
+            Task::Alone(b, name, first) => self.alone(b, name, &first, buffer),
             Task::Pieces(large) => file::pieces(self, large, buffer),
         });
         assert!(left.is_empty() || self.stop.wanted(), "only a stop leaves work undone");
@@ -197,6 +200,34 @@ impl<'a> CopyRun<'a> {
         }
         self.report.show("copy");
         self.stop.step();
+        self.left(b);
+    }
+
+    fn alone(&self, b: Arc<FolderPair>, name: OsString, first: &Path, buffer: &mut Buffer) {
+        let path = b.path_of(&name);
+        let mut work = || {
+            let Some(wanted) = b.from.find(&name).map_err(|e| ("look at", e))? else { return Ok(()) };
+            let Some(to) = &b.to else { return Ok(()) };
+            let there = to.find(b.name_in_copy(&name)).map_err(|e| ("look at the copy of", e))?;
+            // No other name waits for it.
+            let wanted = Stat { nlink: 1, ..wanted };
+            match wanted.kind() {
+                Kind::File => file::copy(self, &b, &name, wanted, there, buffer).map(drop),
+                _ => self.special(&b, &name, wanted, there),
+            }
+        };
+        match work() {
+            Ok(()) => {
+                let first = self.options.dst.join(first);
+                let why = format!(
+                    "is a file of its own now, and no hard link to '{}' as it was: files in its directory are \
+                     of another project",
+                    first.display()
+                );
+                self.report.difference(&self.options.dst.join(&path), &why);
+            }
+            Err((what, e)) => self.failed(&path, what, e),
+        }
         self.left(b);
     }
 
@@ -304,7 +335,15 @@ impl<'a> CopyRun<'a> {
         if wanted.nlink > 1 {
             match self.links.claim(wanted.id(), (b.clone(), name.to_os_string())) {
                 Claim::Wait => return Ok(()),
-                Claim::Link((b, name), path) => return self.link(&b, &name, &path),
+                Claim::Link((b, name), path) => {
+                    return match self.link(&b, &name, &path)? {
+                        Linked::Is => Ok(()),
+                        Linked::Cannot => {
+                            self.pool.push(Task::Alone(b, name, path));
+                            Ok(())
+                        }
+                    };
+                }
                 Claim::Copy(_) => {}
             }
         }
@@ -342,19 +381,24 @@ impl<'a> CopyRun<'a> {
                 self.pool.push(Task::One(b, name));
                 continue;
             }
-            if let Err((what, e)) = self.link(&b, &name, &path) {
-                self.report.error(&self.shown(&b.path_of(&name)), what, e);
+            match self.link(&b, &name, &path) {
+                Ok(Linked::Is) => {}
+                Ok(Linked::Cannot) => {
+                    self.pool.push(Task::Alone(b, name, path.clone()));
+                    continue;
+                }
+                Err((what, e)) => self.report.error(&self.shown(&b.path_of(&name)), what, e),
             }
             self.left(b);
         }
     }
 
     /// Makes a name a hard link to what was copied to `path`.
-    fn link(&self, b: &FolderPair, name: &OsStr, path: &Path) -> Result<(), Failed> {
+    fn link(&self, b: &FolderPair, name: &OsStr, path: &Path) -> Result<Linked, Failed> {
         let what = "make a hard link for";
         let Some(to) = b.to.as_ref().filter(|_| !self.options.dry_run) else {
             add(&self.report.counts.hard_links_made, 1);
-            return Ok(());
+            return Ok(Linked::Is);
         };
         let old = Path::new(&self.base.1).join(path);
         let (dir, last) = (old.parent().unwrap_or(Path::new("")), old.file_name().unwrap_or_default());
@@ -363,16 +407,25 @@ impl<'a> CopyRun<'a> {
         let first = held.as_ref().unwrap_or(&self.base.0);
         let wanted = first.stat_at(last).map_err(|e| (what, e))?;
         let name = b.name_in_copy(name);
+        let restore = self.options.restore.as_ref();
         if let Some(there) = to.find(name).map_err(|e| ("look at the copy of", e))? {
             if there.id() == wanted.id() {
                 add(&self.report.counts.skipped, 1);
-                return Ok(());
+                return Ok(Linked::Is);
+            }
+            if restore.is_some_and(|r| !r.may_link((first, last), to)) {
+                return Ok(Linked::Cannot);
             }
             self.make_room(b, (to, name), &there)?;
         }
-        first.make_hard_link(Path::new(last), to, name).map_err(|e| (what, e))?;
-        add(&self.report.counts.hard_links_made, 1);
-        Ok(())
+        match first.make_hard_link(Path::new(last), to, name) {
+            Ok(()) => {
+                add(&self.report.counts.hard_links_made, 1);
+                Ok(Linked::Is)
+            }
+            Err(e) if restore.is_some() && e.raw_os_error() == Some(Errno::EXDEV.0) => Ok(Linked::Cannot),
+            Err(e) => Err((what, e)),
+        }
     }
 
     /// Takes away what is in the way of something else.
@@ -555,6 +608,12 @@ impl<'a> CopyRun<'a> {
         self.outcome(&b.path_of(name), out, !same);
         Ok(())
     }
+}
+
+/// Whether a name is a hard link to a file, or cannot be one.
+enum Linked {
+    Is,
+    Cannot,
 }
 
 /// What failed, and why.

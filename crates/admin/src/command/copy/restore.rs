@@ -105,6 +105,18 @@ impl Restore {
         control::call(to, &Request::Create { name, mode: 0o600, umask: 0, spec }).map(drop)
     }
 
+    /// Whether a name in `to` can be a hard link to a file: not where all files are to be of another project.
+    pub fn may_link(&self, (from, old): (&Folder, &OsStr), to: &Folder) -> bool {
+        if !self.layouts {
+            return true;
+        }
+        // What is not known, the link itself will say.
+        match (attr(from, Some(old)), attr(to, None)) {
+            (Ok(file), Ok(dir)) => !inherits(&dir) || dir.projid == file.projid,
+            _ => true,
+        }
+    }
+
     /// The project of what is made in a folder of the copy; `None`: it is not known.
     pub fn project_in(&self, to: &Folder) -> Option<u32> {
         let a = attr(to, None).ok().filter(|_| self.layouts)?;
