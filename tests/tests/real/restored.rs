@@ -79,7 +79,22 @@ fn did(args: &[&str]) -> Result<(Value, i32)> {
     Ok((doc, o.status.code().context("it ended by a signal")?))
 }
 
-/// Nothing of a restore is left: its mount, its servers.
+/// Processes that were started for a restore, and mounts.
+fn of_restores() -> Result<Vec<String>> {
+    let is_its = |text: &str| text.contains("/run/nacre/restore-");
+    let mut all: Vec<String> =
+        fs::read_to_string("/proc/self/mounts")?.lines().filter(|l| is_its(l)).map(str::to_string).collect();
+    for e in fs::read_dir("/proc")?.flatten() {
+        let line = fs::read(e.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if is_its(&line) {
+            all.push(format!("process {}: {line}", e.file_name().to_string_lossy()));
+        }
+    }
+    Ok(all)
+}
+
+/// Nothing of a restore is left: its mount, its servers, its processes.
 fn nothing_left(name: &str) -> Result<()> {
     let all = nacre_json(&["snapshot", "list", name, "--json"])?;
     ensure!(all[0]["status"] == "not mount", "{all}");
@@ -88,7 +103,10 @@ fn nothing_left(name: &str) -> Result<()> {
         .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("restore-")))
         .collect();
     ensure!(left.is_empty(), "{left:?}");
-    Ok(())
+    // A mount's daemon ends a moment after the mount.
+    let all = || of_restores().unwrap_or_default();
+    wait_until("all that was started for restores has ended", LIMIT, || all().is_empty())
+        .with_context(|| all().join("\n"))
 }
 
 #[test]
@@ -260,4 +278,25 @@ fn an_ordinary_user_gets_back_what_he_may_read_from_a_snapshot_that_is_mounted()
         ensure!(at.join("home").is_dir());
         Ok(())
     })
+}
+
+#[test]
+fn restores_that_were_killed_while_they_mounted_leave_nothing() -> Result<()> {
+    let Some(on) = OnXfs::up("restmount")? else { return Ok(()) };
+    let file = on.fs.mount(0).join("file");
+    fs::write(&file, "of then")?;
+    nacre(&["snapshot", "create", "then"])?;
+    fs::remove_file(&file)?;
+    let shown = file.display().to_string();
+    for _ in 0..4 {
+        let mut c = restore(&["then", &shown, "-q"]).spawn()?;
+        // Its mount is under way, and goes on without it.
+        let mounts = || of_restores().is_ok_and(|all| all.iter().any(|l| l.starts_with("process ")));
+        wait_until("it mounts", LIMIT, || mounts() || c.try_wait().is_ok_and(|s| s.is_some()))?;
+        let _ = kill(c.id() as i32, Signal::KILL);
+        c.wait()?;
+    }
+    let (doc, code) = did(&["then", &shown])?;
+    ensure!(code == 0 && fs::read_to_string(&file)? == "of then", "{code}: {doc}");
+    nothing_left("then")
 }

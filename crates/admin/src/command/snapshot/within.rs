@@ -10,7 +10,9 @@ use crate::local::{self, Daemon};
 use crate::pool::Stop;
 use client::Source;
 use model::Errno;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use world::sys::mounts::{self, Unmount};
@@ -21,6 +23,8 @@ const WHAT: &str = "cannot restore from snapshot";
 const MOUNT_PATIENCE: Duration = Duration::from_secs(100);
 /// How long programs that look at every mount may keep one from being unmounted.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
+/// Mounts over each other: restores that were killed made one each at most.
+const LAYERS_MAX: u32 = 64;
 
 /// A mounted snapshot.
 pub struct Within {
@@ -50,7 +54,7 @@ fn subdir_of(source: &str) -> PathBuf {
 /// A mount of the snapshot that somebody made on this host, with all of it.
 pub fn on_this_host(name: &str, fsname: &str) -> Option<Within> {
     let whole = |m: &local::LocalMount| subdir_of(&m.source).as_os_str().is_empty();
-    let ours = |m: &local::LocalMount| m.dir != place_of(&m.name.fsname).0;
+    let ours = |m: &local::LocalMount| !is_place(&m.dir);
     // Whoever mounted it has to be one whom root would believe: what lies in it becomes files of now.
     let of_root = |m: &local::LocalMount| {
         let options = mounts::at(&m.dir).ok().flatten().map(|m| m.options).unwrap_or_default();
@@ -110,10 +114,53 @@ pub struct Served {
     _alone: files::FileLock,
 }
 
-/// Where a restore mounts a snapshot, and the file that says that its servers were started for that.
-fn place_of(snapshot_fsname: &str) -> (PathBuf, PathBuf) {
-    let of = |end: &str| control::run_dir().join(format!("restore-{snapshot_fsname}{end}"));
-    (of(""), of(".served"))
+/// What files of restores begin with, in the folder for what runs.
+const PREFIX: &str = "restore-";
+
+/// The file that says that a snapshot's servers were started for a restore.
+fn mark_of(snapshot_fsname: &str) -> PathBuf {
+    control::run_dir().join(format!("{PREFIX}{snapshot_fsname}.served"))
+}
+
+/// Where this restore mounts a snapshot. Each has a place of its own: a mount that one before it began, which
+/// was killed, finds its place gone and comes to nothing.
+fn own_place(snapshot_fsname: &str) -> PathBuf {
+    control::run_dir().join(format!("{PREFIX}{snapshot_fsname}.{}", std::process::id()))
+}
+
+/// Whether restores mount there.
+fn is_place(dir: &Path) -> bool {
+    let is_named = |n: &OsStr| n.as_bytes().starts_with(PREFIX.as_bytes());
+    dir.parent() == Some(&control::run_dir()) && dir.file_name().is_some_and(is_named)
+}
+
+/// The places of restores from a snapshot that were killed, mounted or not.
+fn places_left(snapshot_fsname: &str) -> io::Result<Vec<PathBuf>> {
+    let name = format!("{PREFIX}{snapshot_fsname}");
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    // Before there were several it had no number.
+    let is_of_it = |n: &String| match n.strip_prefix(&name) {
+        Some(rest) => rest.is_empty() || rest.strip_prefix('.').is_some_and(is_number),
+        None => false,
+    };
+    let all = files::list(&control::run_dir())?;
+    Ok(all.iter().filter(|n| is_of_it(n)).map(|n| control::run_dir().join(n)).collect())
+}
+
+/// Unmounts all that is mounted there, and takes the place away, so that nobody mounts there later.
+fn clear(dir: &Path) -> io::Result<()> {
+    let gone = |how: Unmount| {
+        let mut layers = 0;
+        while layers < LAYERS_MAX && mounts::unmount(dir, how).is_ok() {
+            layers += 1;
+        }
+        match files::remove_dir(dir) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    };
+    let by_itself = Deadline::after(UNMOUNT_PATIENCE).wait_for(|| gone(Unmount::Normal).ok());
+    if by_itself.is_some() { Ok(()) } else { gone(Unmount::Lazy) }
 }
 
 impl Served {
@@ -132,7 +179,7 @@ impl Served {
             let why = format!("it is not whole, {} lack it", missing.join(", "));
             return Err(Failure::explained(WHAT, name, Errno::ENOENT, &why));
         }
-        let (_, mark) = place_of(&s.record.snapshot_fsname);
+        let mark = mark_of(&s.record.snapshot_fsname);
         // The MGS of a snapshot is where that of its file system is.
         let own = |s: &record::Snapshot| s.parts.iter().find(|p| p.nids == here.nids).and_then(|p| p.pid);
         if s.mounted().is_none() {
@@ -165,27 +212,26 @@ impl Served {
 
     /// Mounts it where nobody but root looks, unless a restore before this one left it there.
     pub fn mounted(self) -> Result<Within, Failure> {
-        let (dir, _) = place_of(&self.fsname);
+        let io_failed = |what: &str, p: &Path, e| Failure::io(what, &p.display().to_string(), e);
+        let run_dir = control::run_dir();
+        let left = places_left(&self.fsname).map_err(|e| io_failed("cannot list", &run_dir, e))?;
+        let mut usable = None;
+        for dir in left {
+            let is_mounted = mounts::at(&dir).is_ok_and(|m| m.is_some());
+            if usable.is_none() && is_mounted && is_of(&dir, &self.name, self.here.fsname()) {
+                usable = Some(dir);
+                continue;
+            }
+            // Its daemon was killed with the restore that made it, or somebody is about to mount there.
+            clear(&dir).map_err(|e| io_failed("cannot unmount", &dir, e))?;
+        }
+        if let Some(dir) = usable {
+            let fsname = self.fsname.clone();
+            return Ok(Within { dir, fsname, subdir: PathBuf::new(), served: Some(self) });
+        }
+        let dir = own_place(&self.fsname);
         let shown = dir.display().to_string();
-        if mounts::at(&dir).is_ok_and(|m| m.is_some()) {
-            if !is_of(&dir, &self.name, self.here.fsname()) {
-                // Its daemon was killed with the restore that made it.
-                let _ = mounts::unmount(&dir, Unmount::Lazy);
-            } else {
-                return Ok(Within {
-                    dir,
-                    fsname: self.fsname.clone(),
-                    subdir: PathBuf::new(),
-                    served: Some(self),
-                });
-            }
-        }
-        match files::create_private_dir(&dir) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Failure::io("cannot make directory", &shown, e));
-            }
-            _ => {}
-        }
+        files::create_private_dir(&dir).map_err(|e| io_failed("cannot make directory", &dir, e))?;
         let exe =
             process::own_executable().map_err(|e| Failure::io("cannot find", "the program itself", e))?;
         let options = format!("ro,port={}", self.port);
@@ -204,17 +250,8 @@ impl Served {
 
     /// Unmounts it, and ends its servers if they were started for a restore.
     fn leave(self, dir: &Path) -> Result<(), Failure> {
-        let shown = dir.display().to_string();
-        let unmounted =
-            Deadline::after(UNMOUNT_PATIENCE).wait_for(|| match mounts::at(dir).map(|m| m.is_some()) {
-                Ok(true) => mounts::unmount(dir, Unmount::Normal).is_ok().then_some(()),
-                _ => Some(()),
-            });
-        if unmounted.is_none() {
-            mounts::unmount(dir, Unmount::Lazy).map_err(|e| Failure::io("cannot unmount", &shown, e))?;
-        }
-        let _ = files::remove_dir(dir);
-        let (_, mark) = place_of(&self.fsname);
+        clear(dir).map_err(|e| Failure::io("cannot unmount", &dir.display().to_string(), e))?;
+        let mark = mark_of(&self.fsname);
         let Ok(started) = files::read_to_string(&mark) else { return Ok(()) };
         let s = record::named(&self.here, WHAT, &self.name)?;
         let is_ours = |pid: Option<u32>| started.is_empty() || pid.is_some_and(|p| p.to_string() == started);
