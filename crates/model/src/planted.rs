@@ -243,6 +243,8 @@ bugs! {
     /// A mount does not say that it knows of a maintenance: targets refuse what it still has to write, and
     /// what it is left alone for.
     MaintenanceUnsaid = 253,
+    /// A file whose inode is lost is put together from its objects although one of them was destroyed.
+    RebuiltFromRemains = 254,
 }
 
 impl Bug {

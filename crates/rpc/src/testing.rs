@@ -13,10 +13,25 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use wire::Frame;
 use world::rng::Rng;
+use world::sys::process;
 use world::{BoxFuture, Clock, Conn, Disk, Instant, Listener, Net, Rand, Spawn, World};
 
 /// Virtual time after which a test is taken to hang.
 const PATIENCE_NS: u64 = 3_600_000_000_000;
+
+/// How long a test may take that runs in a process of its own.
+const PROCESS_PATIENCE: Duration = Duration::from_secs(300);
+
+/// A planted bug is found: the test of this program that plants it, and is ignored otherwise, fails in a
+/// process of its own, where it says so.
+pub fn finds(test: &str, words: &str) {
+    let exe = process::own_executable().expect("a test is a program");
+    let args = ["--exact", test, "--ignored"];
+    let ended = process::run_within(&exe.to_string_lossy(), &args, PROCESS_PATIENCE).expect("it ends");
+    let said = format!("{}{}", ended.out, ended.err);
+    assert!(said.contains("test result: FAILED. 0 passed; 1 failed"), "{test} finds nothing:\n{said}");
+    assert!(said.contains(words), "{test} fails elsewhere than at '{words}':\n{said}");
+}
 
 /// Faults of the network.
 #[derive(Clone, Copy, Debug)]

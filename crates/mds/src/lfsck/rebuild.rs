@@ -12,6 +12,7 @@ use crate::MdsError;
 use crate::schema::{Inode, key, value};
 use model::fid::{SEQ_NORMAL, SEQ_WIDTH};
 use model::layout::{Joined, LayoutObject, ObjectLabel};
+use model::planted::{self, Bug};
 use model::{Errno, Fid, FileType, Layout, ObjectId};
 use rpc::Import;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +227,7 @@ impl Lost<'_> {
         let mut latest = own;
         for o in &own.component.objects {
             let Some(other) = self.others.get(&(o.ost, o.id)) else { continue };
-            if other.o.destroyed {
+            if other.o.destroyed && !planted::on(Bug::RebuiltFromRemains) {
                 return Err("another object of it is destroyed: it was being removed, or moved");
             }
             if other.o.file != self.l.o.file && other.o.file != Fid::NONE {
