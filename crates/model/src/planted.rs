@@ -245,6 +245,8 @@ bugs! {
     MaintenanceUnsaid = 253,
     /// A file whose inode is lost is put together from its objects although one of them was destroyed.
     RebuiltFromRemains = 254,
+    /// A session stays where its server says nothing, although it answers on another network.
+    SilentAddressKept = 255,
 }
 
 impl Bug {
