@@ -25,6 +25,25 @@ pub fn mount(mounter: impl Fn() -> Command, source: &str, mount: &Path, limit: D
     })
 }
 
+/// Two hosts that reach the same targets; one of them serves them.
+pub struct Pair {
+    pub hosts: [u32; 2],
+    /// Index into `hosts`.
+    pub at: usize,
+    pub dirs: Vec<PathBuf>,
+}
+
+impl Pair {
+    pub fn here(&self) -> u32 {
+        self.hosts[self.at]
+    }
+
+    /// As `--servicenode` takes it.
+    pub fn service(&self) -> String {
+        self.hosts.map(Hosts::nid).join(":")
+    }
+}
+
 /// Hosts on one Ethernet, gone with the test.
 pub struct Hosts {
     tag: String,

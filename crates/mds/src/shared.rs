@@ -12,7 +12,7 @@ use crate::relayout::Movements;
 use crate::settings::Settings;
 use crate::ways::Moves;
 use model::mutex::Mutex;
-use model::usage::{QuotaId, QuotaType, TRASH_LABEL};
+use model::usage::TRASH;
 use model::{Errno, LayoutSpec, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ const WRITTEN_AHEAD_NS: i128 = 24 * 3_600_000_000_000;
 impl Shared {
     /// Whether something lies in the trash.
     pub fn has_trash(&self) -> bool {
-        self.usage.get(QuotaId { of: QuotaType::Directory, id: TRASH_LABEL }).inodes > 0
+        self.usage.get(TRASH).inodes > 0
     }
 
     /// `ENOSPC` when the host's file system is nearly full: asked by operations that need space.

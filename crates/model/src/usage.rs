@@ -57,6 +57,8 @@ impl fmt::Display for QuotaId {
 
 /// The directory that what lies in the trash is counted to: none that has a quota.
 pub const TRASH_LABEL: u32 = u32::MAX;
+/// The same, as somebody to whom something is counted.
+pub const TRASH: QuotaId = QuotaId { of: QuotaType::Directory, id: TRASH_LABEL };
 
 /// What somebody has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tests::cluster::{Scratch, fsck_when_free, ok_within, tool};
-use tests::hosts::{self, Hosts};
+use tests::hosts::{self, Hosts, Pair};
 use tests::logs::{self, Happened, HostLog};
 use tests::rng::Rng;
 use tests::thrash;
@@ -37,24 +37,6 @@ enum Fault {
     NoMgs,
     /// The fence lies: the old server only sleeps, for longer than its heartbeat counts, and wakes up later.
     Zombie,
-}
-
-/// Targets that one of two hosts serves.
-struct Pair {
-    hosts: [u32; 2],
-    /// Index into `hosts`.
-    at: usize,
-    dirs: Vec<PathBuf>,
-}
-
-impl Pair {
-    fn here(&self) -> u32 {
-        self.hosts[self.at]
-    }
-
-    fn service(&self) -> String {
-        self.hosts.map(Hosts::nid).join(":")
-    }
 }
 
 struct Site {

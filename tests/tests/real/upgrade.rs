@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tests::cluster::{Scratch, bin_dir, fsck_when_free, lctl, nacre, ok_within, sh, stripe_64k, wait_until};
-use tests::hosts::{self, Hosts};
+use tests::hosts::{self, Hosts, Pair};
 use tests::rng::Rng;
 use tests::thrash::seed;
 use tests::{load, programs};
@@ -43,19 +43,8 @@ enum Step {
     Killed(usize),
 }
 
-struct Pair {
-    name: &'static str,
-    hosts: [u32; 2],
-    /// Index into `hosts`.
-    at: usize,
-    dirs: Vec<PathBuf>,
-}
-
-impl Pair {
-    fn here(&self) -> u32 {
-        self.hosts[self.at]
-    }
-}
+/// What the pairs serve.
+const SERVED: [&str; 2] = ["MDT0000", "OST0000 and OST0001"];
 
 struct Drill {
     // Mounts go before the folders that they are on.
@@ -79,8 +68,8 @@ impl Drill {
         let scratch = Scratch::new("upgrade");
         let dir = |n: &str| scratch.path().join(n);
         let pairs = [
-            Pair { name: "MDT0000", hosts: [2, 3], at: 0, dirs: vec![dir("mdt0")] },
-            Pair { name: "OST0000 and OST0001", hosts: [4, 5], at: 0, dirs: vec![dir("ost0"), dir("ost1")] },
+            Pair { hosts: [2, 3], at: 0, dirs: vec![dir("mdt0")] },
+            Pair { hosts: [4, 5], at: 0, dirs: vec![dir("ost0"), dir("ost1")] },
         ];
         let mounts: Vec<PathBuf> = CLIENTS.iter().map(|c| dir(&format!("mnt{c}"))).collect();
         let hosts = Hosts::new(CLIENTS[1], &mounts)?;
@@ -128,7 +117,7 @@ impl Drill {
         mkfs(&["--mgs"], &self.scratch.path().join("mgt"))?;
         let mgs = format!("--mgsnode={}", Hosts::nid(MGS));
         for (kind, pair) in ["--mdt", "--ost"].iter().zip(&self.pairs) {
-            let service = format!("--servicenode={}", pair.hosts.map(Hosts::nid).join(":"));
+            let service = format!("--servicenode={}", pair.service());
             for (i, d) in pair.dirs.iter().enumerate() {
                 mkfs(&[kind, "--fsname=drill", &format!("--index={i}"), &mgs, &service], d)?;
             }
@@ -209,16 +198,13 @@ impl Drill {
             }
             Step::Over(p, build) => {
                 let (from, to) = (self.pairs[p].here(), self.pairs[p].hosts[self.pairs[p].at ^ 1]);
-                self.say(&format!(
-                    "{}: from host {from} to host {to}, which is {build:?}",
-                    self.pairs[p].name
-                ));
+                self.say(&format!("{}: from host {from} to host {to}, which is {build:?}", SERVED[p]));
                 self.install(to, build);
                 self.move_on(p, Signal::TERM)
             }
             Step::Killed(p) => {
                 let from = self.pairs[p].here();
-                self.say(&format!("{}: host {from} is killed", self.pairs[p].name));
+                self.say(&format!("{}: host {from} is killed", SERVED[p]));
                 self.move_on(p, Signal::KILL)
             }
         }

@@ -85,3 +85,18 @@ pub fn with_page(
     output::flush();
     status
 }
+
+/// What tests of commands have in common.
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// Why a command does not take these arguments.
+    pub fn refused(command: fn(&[OsString]) -> Result<i32, Failure>, args: &[&str]) -> String {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        match command(&args) {
+            Err(f) => f.to_string(),
+            Ok(code) => panic!("{args:?}: {code}"),
+        }
+    }
+}

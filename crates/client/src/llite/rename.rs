@@ -43,7 +43,9 @@ impl Fs {
                 change.done_names(&r, Outcome::default());
                 r.map(drop)
             };
-            self.run(Verb::Rename, work).await
+            let r = self.run(Verb::Rename, work).await;
+            self.cx.shares.removed();
+            r
         })
     }
 }

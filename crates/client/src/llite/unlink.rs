@@ -18,7 +18,9 @@ impl Fs {
                 }
                 self.names.remove_name(&call, parent, name, msg).await
             };
-            self.run(Verb::Unlink, work).await
+            let r = self.run(Verb::Unlink, work).await;
+            self.cx.shares.removed();
+            r
         })
     }
 }

@@ -25,10 +25,17 @@ impl ShareSource for Lmv {
     }
 
     fn make_room(&self, ost: u16, bytes: u64) -> BoxFuture<R<()>> {
-        let (mdt, ctx) = (self.targets_of(TargetKind::Mdt).into_iter().next(), self.cx.own());
+        let (mdt, cx) = (self.targets_of(TargetKind::Mdt).into_iter().next(), self.cx.clone());
         Box::pin(async move {
+            if cx.shares.has_no_trash(ost, cx.world.now()) {
+                return Err(Errno::ENOSPC);
+            }
+            let done = mdt.ok_or(Errno::ENOSPC)?.call(cx.own(), Makeroom { ost, bytes }).await;
             // An earlier version does not know the message: then it stays at what was said.
-            mdt.ok_or(Errno::ENOSPC)?.call(ctx, Makeroom { ost, bytes }).await
+            if let Err(Errno::ENOSPC | Errno::EOPNOTSUPP | Errno::ENOSYS) = done {
+                cx.shares.no_trash_on(ost, cx.world.now());
+            }
+            done
         })
     }
 }

@@ -4,6 +4,7 @@
 use super::targets::ConfigOwner;
 use super::{Lmv, mdc};
 use crate::base::Context;
+use crate::base::shares::ShareSource;
 use crate::osc::ObjectCache;
 use crate::testing::{self, Cluster, Hold, ip};
 use crate::{Call, R};
@@ -308,5 +309,25 @@ fn an_answer_of_the_mgs_about_another_file_system_is_not_taken_over() {
         }
         assert_eq!(r.lmv.fetch_config().await, Err(Errno::EPROTO));
         assert!(r.lmv.all_targets().iter().all(|t| t.is_active()));
+    });
+}
+
+#[test]
+fn where_no_trash_gives_way_nobody_is_asked_again_for_a_while() {
+    run(31, |r| async move {
+        r.c.mdts[0].fake.refuse(Op::Makeroom, Errno::ENOSPC, 100);
+        let asked = || r.c.mdts[0].fake.count(Op::Makeroom);
+        let after = async |ost: u16| {
+            assert_eq!(r.lmv.make_room(ost, 1 << 20).await, Err(Errno::ENOSPC));
+            asked()
+        };
+        assert_eq!((after(3).await, after(3).await), (1, 1), "it is known");
+        assert_eq!((after(4).await, after(3).await), (2, 2), "of one target it says nothing about another");
+        // What this mount removes may lie in the trash.
+        r.cx.shares.removed();
+        assert_eq!((after(3).await, after(3).await), (3, 3));
+        // So may what others remove.
+        r.world.sleep(Duration::from_secs(1)).await;
+        assert_eq!(after(3).await, 4);
     });
 }

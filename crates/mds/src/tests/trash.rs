@@ -2,7 +2,7 @@
 
 use super::*;
 use ::model::inode_rules::FLAG_TRASH;
-use ::model::usage::{QuotaId, QuotaType, TRASH_LABEL};
+use ::model::usage::TRASH;
 use msg::trashdir::Trashdir;
 use msg::trashlist::{Trashed, Trashlist};
 use msg::trashtake::{FILES_MAX, Takeout, Trashtake};
@@ -57,7 +57,7 @@ fn gone(rig: &Rig, fid: Fid) -> bool {
 }
 
 fn in_trash(rig: &Rig) -> u64 {
-    rig.mdt.shared.usage.get(QuotaId { of: QuotaType::Directory, id: TRASH_LABEL }).inodes
+    rig.mdt.shared.usage.get(TRASH).inodes
 }
 
 #[test]
@@ -299,7 +299,8 @@ fn set(rig: &Rig, name: &str, value: &str) {
 #[test]
 fn what_is_old_goes() {
     let rig = Rig::new();
-    filled(&rig, 3);
+    // Of three transactions.
+    filled(&rig, 250);
     set(&rig, "trash_max_age", "1");
     until_left(&rig, 0);
     assert_eq!(in_trash(&rig), 0);

@@ -4,7 +4,8 @@
 use super::empty;
 use crate::mdt::Mdt;
 use crate::schema::key;
-use model::usage::{QuotaId, QuotaType, TRASH_LABEL};
+use crate::tx::Tx;
+use model::usage::TRASH;
 use model::{Errno, Fid, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,28 +88,33 @@ async fn remove_oldest(mdt: &Mdt, most: usize, before: Option<Timestamp>) -> Res
         part.retain(|(when, _)| before.is_none_or(|b| *when <= b));
         let Some((when, last)) = part.last() else { break };
         from = key::behind(&key::trash(*when, *last));
+        let files: Vec<Fid> = part.iter().map(|(_, fid)| *fid).collect();
+        went += remove(mdt, &files).await?;
+    }
+    Ok(went)
+}
+
+/// Removes these for good. How many went: others may have taken some out.
+pub(super) async fn remove(mdt: &Mdt, files: &[Fid]) -> Result<usize, Errno> {
+    let mut went = 0usize;
+    // No more go at once than a transaction has room for.
+    for part in files.chunks(AT_ONCE) {
         let mut gone = 0;
-        let done = mdt
-            .transactions
-            .transact(None, |tx| {
-                gone = 0;
-                for (_, fid) in &part {
-                    gone += usize::from(empty(tx, *fid)?);
-                }
-                Ok(Vec::new())
-            })
-            .await;
+        let work = |tx: &mut Tx| {
+            gone = 0;
+            for fid in part {
+                gone += usize::from(empty(tx, *fid)?);
+            }
+            Ok(Vec::new())
+        };
+        let done = mdt.transactions.transact(None, work).await;
         done.result?;
-        assert!(part.len() <= AT_ONCE, "no more go at once than a transaction has room for");
+        assert!(gone <= part.len(), "nothing goes that was not named");
         went += gone;
         // Not more in memory than the journal has taken.
         mdt.db.durable(done.wait).await.map_err(|e| e.errno())?;
     }
     Ok(went)
-}
-
-fn trash() -> QuotaId {
-    QuotaId { of: QuotaType::Directory, id: TRASH_LABEL }
 }
 
 /// How many of the oldest files have about so many bytes: as many as if all were equal.
@@ -141,7 +147,7 @@ async fn too_much(mdt: &Mdt, acted: &mut Acted) -> u64 {
         return short;
     }
     acted.asked = Some(now);
-    let has = match mdt.transactions.bytes_everywhere(trash()).await {
+    let has = match mdt.transactions.bytes_everywhere(TRASH).await {
         Ok(has) => has,
         // What others lack goes all the same.
         Err(e) => {
@@ -149,7 +155,7 @@ async fn too_much(mdt: &Mdt, acted: &mut Acted) -> u64 {
             return short;
         }
     };
-    acted.mean = has / mdt.shared.usage.get(trash()).inodes.max(1);
+    acted.mean = has / mdt.shared.usage.get(TRASH).inodes.max(1);
     let may = u64::try_from(u128::from(total) * share.min(100) / 100).unwrap_or(u64::MAX);
     if share >= 100 { short } else { short.max(has.saturating_sub(may)) }
 }

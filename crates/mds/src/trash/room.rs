@@ -2,8 +2,7 @@
 //! for good, the oldest first, as many as it takes. [`super::keep`] looks once a second and goes by what
 //! targets said seconds ago; who writes a gigabyte a second is faster than that.
 
-use super::empty;
-use super::keep::oldest;
+use super::keep::{oldest, remove};
 use crate::mdt::Mdt;
 use crate::relayout::copy::attrs_of_file;
 use crate::schema::{Inode, key};
@@ -23,19 +22,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Whether there is more room on an object target than there was: waits until what goes has gone there.
 pub async fn make(mdt: &Mdt, ost: u16, bytes: u64) -> Result<bool, Errno> {
     let files = files_on(mdt, ost, bytes.max(MADE_MIN_BYTES)).await?;
-    let mut went = 0usize;
-    if !files.is_empty() {
-        let work = |tx: &mut crate::tx::Tx| {
-            went = 0;
-            for fid in &files {
-                went += usize::from(empty(tx, *fid)?);
-            }
-            Ok(Vec::new())
-        };
-        let done = mdt.transactions.transact(None, work).await;
-        done.result?;
-        assert!(went <= files.len() && files.len() <= GO_MAX, "a transaction has room for so many");
-        mdt.db.durable(done.wait).await.map_err(|e| e.errno())?;
+    assert!(files.len() <= GO_MAX, "one call does not remove more than it may");
+    let went = remove(mdt, &files).await?;
+    if went > 0 {
         tracing::info!("{went} files in the trash were removed for good: OST{ost:04x} had no room");
     }
     // Others may have asked at the same time.

@@ -202,13 +202,10 @@ pub fn main(args: &[OsString]) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::testing;
 
     fn refused(args: &[&str]) -> String {
-        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        match command(&args) {
-            Err(f) => f.to_string(),
-            Ok(code) => panic!("{args:?}: {code}"),
-        }
+        testing::refused(command, args)
     }
 
     #[test]
