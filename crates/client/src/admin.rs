@@ -105,7 +105,7 @@ async fn set_param(fs: &Arc<Fs>, name: &str, value: &str) -> Answer<()> {
             fs.set_param(name, value)?;
             if Admin(fs).clears_leases(name, value) {
                 Admin(fs).leases_dropped().await.map_err(|e| {
-                    error(e, "some leases go back later: the MDT has not taken yet what was done under them")
+                    error(e, "some locks go back later: servers have not taken yet what was done under them, or they are in use")
                 })?;
             }
         }

@@ -230,7 +230,7 @@ static LDLM: Table<Fs> = Table {
                 "lru_size",
                 "",
                 |text| lru_files(text).map(drop),
-                "Files of which names and attributes are kept; 'clear' gives all leases back now.",
+                "Files of which names and attributes are kept; 0: the default; 'clear' gives all leases back now.",
             )
             .by_default(Preset::Number(LRU_FILES_DEFAULT as u64)),
             |fs, ()| fs.meta.lru_files.load(Relaxed).into(),
@@ -292,6 +292,7 @@ pub fn declare(to: &mut Registry) {
     to.add(&session::params::SESSION);
     to.add(&session::params::CLIENT);
     to.add(&osc::params::TABLE);
+    to.add(&osc::lru::LDLM);
     to.add(&mdc::params::TABLE);
     to.add(&mdc::params::LLITE);
     to.add(&mdc::params::LDLM);
@@ -317,6 +318,7 @@ fn lru_files(text: &str) -> R<Option<usize>> {
 
 fn set_lru_size(fs: &Fs, _: &(), v: Setting<'_>) -> R<()> {
     match lru_files(v.text)? {
+        Some(0) => fs.lmv.set_lru_files(LRU_FILES_DEFAULT),
         Some(files) => fs.lmv.set_lru_files(files),
         None => fs.lmv.drop_leases(),
     }
@@ -343,6 +345,7 @@ fn add_target(fs: &Fs, tree: &mut Tree<'_>, id: TargetId) {
         TargetKind::Ost => {
             let Some(o) = fs.lmv.known_osc(id.index) else { return };
             tree.add(&device("osc"), &osc::params::TABLE, o.clone());
+            tree.add(&format!("ldlm.namespaces.{}", &device("osc")[4..]), &osc::lru::LDLM, o.clone());
             (device("osc"), o.target.clone())
         }
         _ => {

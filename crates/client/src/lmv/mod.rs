@@ -189,12 +189,15 @@ impl Lmv {
     }
 
     /// Waits until the leases are given back that [`Lmv::drop_leases`] left for operations that were not
-    /// sent. `EAGAIN`: it takes longer than [`CLEAR_PATIENCE`]; they go back when the servers have taken the
-    /// operations.
+    /// sent, and locks on data that were ordered back. `EAGAIN`: it takes longer than [`CLEAR_PATIENCE`];
+    /// they go back when the servers have taken the operations.
     pub(crate) async fn leases_dropped(&self) -> R<()> {
         let dropped = async {
             for m in self.mdcs() {
                 m.leases_dropped().await;
+            }
+            for o in self.oscs() {
+                o.locks_cleared().await;
             }
         };
         self.cx.world.timeout(CLEAR_PATIENCE, dropped).await.ok_or(Errno::EAGAIN)

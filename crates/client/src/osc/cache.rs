@@ -103,12 +103,13 @@ impl ObjectCache {
 
     /// Brings the totals up to date after a change of an object, which is locked.
     pub(super) fn account(&self, o: &Object, s: &mut ObjectState) {
-        let is = (s.segs.unwritten_bytes(), s.segs.clean_bytes(), s.segs.count());
+        let is = (s.segs.unwritten_bytes(), s.segs.clean_bytes(), s.segs.count(), s.locks.len());
         let was = std::mem::replace(&mut s.counted, is);
         add(&self.unwritten, was.0, is.0);
         add(&o.osc.unwritten, was.0, is.0);
         add(&self.clean, was.1, is.1);
         self.segments.fetch_add(is.2.wrapping_sub(was.2), Ordering::Relaxed);
+        o.osc.lru.held.fetch_add(is.3.wrapping_sub(was.3), Ordering::Relaxed);
         if s.segs.dirty_bytes() == 0 {
             s.oldest = None;
         } else if s.oldest.is_none() {

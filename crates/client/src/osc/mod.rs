@@ -18,6 +18,7 @@ mod fetch;
 mod glimpselist;
 mod grant;
 mod keep;
+pub(crate) mod lru;
 mod object;
 mod obtain;
 pub(crate) mod params;
@@ -41,6 +42,7 @@ use crate::session::{SessionOwner, Target};
 use bytes::Bytes;
 use grant::Grant;
 use keep::KeepBook;
+use lru::HeldLocks;
 use model::mutex::Mutex;
 use model::{Nid, TargetId, TargetKind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +68,7 @@ pub(crate) struct Osc {
     pub max_dirty: AtomicU64,
     /// Told when bytes were written or lost.
     pub drained: sync::Notify,
+    pub(super) lru: Arc<HeldLocks>,
     /// Requests under locks that may be in flight.
     pub locked_rpcs: Arc<sync::Semaphore>,
     locked_rpcs_max: Mutex<usize>,
@@ -92,6 +95,7 @@ impl Osc {
                 unwritten: AtomicU64::new(0),
                 max_dirty: AtomicU64::new(DIRTY_DEFAULT_MB << 20),
                 drained: sync::Notify::new(),
+                lru: Arc::default(),
                 locked_rpcs: Arc::new(sync::Semaphore::new(LOCKED_RPCS_MAX)),
                 locked_rpcs_max: Mutex::new(LOCKED_RPCS_MAX),
                 generation: AtomicU64::new(0),

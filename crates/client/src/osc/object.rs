@@ -281,8 +281,8 @@ pub(crate) struct ObjectState {
     /// So often a message was full, which the task above sends.
     pub full_runs: u64,
     pub contended_until: Instant,
-    /// As counted in the totals: unwritten bytes, clean bytes, segments.
-    pub counted: (u64, u64, usize),
+    /// As counted in the totals: unwritten bytes, clean bytes, segments, locks.
+    pub counted: (u64, u64, usize, usize),
 }
 
 impl ObjectState {
@@ -304,7 +304,7 @@ impl ObjectState {
             flush_upto: 0,
             full_runs: 0,
             contended_until: Instant::default(),
-            counted: (0, 0, 0),
+            counted: (0, 0, 0, 0),
         }
     }
 

@@ -223,6 +223,9 @@ impl Object {
             return false;
         }
         s.granted(p, range, attr, complete);
+        self.account(&mut s);
+        drop(s);
+        self.osc.trim_locks();
         true
     }
 }

@@ -31,7 +31,7 @@ enum Step {
 
 impl Osc {
     /// The objects of this OST.
-    fn objects(&self) -> Vec<Arc<Object>> {
+    pub(super) fn objects(&self) -> Vec<Arc<Object>> {
         let mut all = self.cache.all();
         all.retain(|o| o.osc.target.id == self.target.id);
         all

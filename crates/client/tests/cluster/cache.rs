@@ -195,3 +195,59 @@ fn what_is_kept_is_bounded_and_what_is_read_in_order_comes_ahead() {
         assert_eq!(read(&b, &f, 50 << 20, 10).await, vec![50; 10]);
     });
 }
+
+/// `lru_size=clear` of the object targets' namespaces writes what is dirty, and drops what is kept of data.
+#[test]
+fn data_is_dropped_with_its_locks() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let a = c.mount().await;
+        let f = striped(&a, "f", 2).await;
+        let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i % 251) as u8).collect();
+        write(&a, &f, 0, data.clone()).await;
+        let sum = |name: &str| {
+            let values = a.get_param(name);
+            assert_eq!(values.len(), 2, "{values:?}");
+            values.iter().map(|v| v.1.parse::<u64>().unwrap()).sum::<u64>()
+        };
+        let kept = || a.get_param("llite.*.used_mb")[0].1.clone();
+        let (held, unused) =
+            ("ldlm.namespaces.*-osc-*.lock_count", "ldlm.namespaces.*-osc-*.lock_unused_count");
+        assert_eq!((sum(held), sum(unused)), (2, 2));
+        let before = kept();
+        assert!(sum("osc.*.cur_dirty_bytes") > 0);
+        a.set_param("ldlm.namespaces.*.lru_size", "clear").unwrap();
+        c.within(client::Admin(&a).leases_dropped()).await.unwrap();
+        assert_eq!((sum(held), sum(unused), sum("osc.*.cur_dirty_bytes")), (0, 0, 0));
+        assert_ne!(kept(), before);
+        assert_eq!(read(&a, &f, 0, 4 << 20).await, data);
+        assert_eq!(sum(held), 2);
+    });
+}
+
+/// With a bound the least recently used objects lose their locks; what was written stays written.
+#[test]
+fn locks_on_data_have_a_bound() {
+    let c = Cluster::start(1);
+    c.run(async {
+        let a = c.mount().await;
+        a.set_param("ldlm.namespaces.*-osc-*.lru_size", "10").unwrap();
+        let mut files = Vec::new();
+        for i in 0..40u8 {
+            let f = striped(&a, &format!("f{i}"), 1).await;
+            write(&a, &f, 0, vec![i; 5000]).await;
+            files.push(f);
+        }
+        let held = || a.get_param("ldlm.namespaces.*-osc-*.lock_count")[0].1.parse::<u64>().unwrap();
+        c.within(async {
+            while held() > 10 {
+                c.world.sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        assert!(held() > 0, "the bound is none of all");
+        for (i, f) in files.iter().enumerate() {
+            assert_eq!(read(&a, f, 0, 9999).await, vec![i as u8; 5000]);
+        }
+    });
+}

@@ -84,6 +84,7 @@ pub(super) fn place(name: &str, decl: &Decl, alone: &'static str, base: &Labels)
         ["ldlm", "namespaces", d] if d.starts_with("filter-") && !d.contains("-mdc-") => {
             of("ldlm_ost", "ost", served(d, "filter-"))
         }
+        ["ldlm", "namespaces", d] if d.contains("-osc-") => of("ldlm_osc", "client", &before(d, "-osc-")),
         ["ldlm", "namespaces", d] => of("ldlm", "client", &before(d, "-mdc-")),
         ["llite", d] => of("llite", "client", &before(d, "-")),
         ["lov", d] => of("lov", "client", &before(d, "-clilov-")),

@@ -26,6 +26,8 @@ pub enum Scope {
     Mdc,
     /// `ldlm.namespaces.FS-MDT0000-mdc-INSTANCE`: leases on names and attributes.
     Ldlm,
+    /// `ldlm.namespaces.FS-OSTxxxx-osc-INSTANCE`: locks on data, one for each object target.
+    LdlmOsc,
     /// `ldlm.namespaces.mdt-FS-MDTxxxx_UUID`: what clients hold at a metadata target.
     LdlmMdt,
     /// `ldlm.namespaces.filter-FS-OSTxxxx_UUID`: at an object target.
@@ -68,7 +70,7 @@ impl Scope {
             Scope::Mgc => &["mgc", "*"],
             Scope::Osc => &["osc", "*"],
             Scope::Mdc => &["mdc", "*"],
-            Scope::Ldlm => &["ldlm", "namespaces", "*"],
+            Scope::Ldlm | Scope::LdlmOsc => &["ldlm", "namespaces", "*"],
             Scope::LdlmMdt => &["ldlm", "namespaces", "mdt-*"],
             Scope::LdlmOst => &["ldlm", "namespaces", "filter-*"],
             Scope::Lod => &["lod", "*"],
