@@ -1,13 +1,13 @@
 //! Finding the server: rounds over its addresses, back-off, the hello and what the server makes of it.
 
 use super::dial::Dial;
+use super::told::Told;
 use super::{Core, ImportState, session};
 use crate::link::Link;
 use crate::look_up::look_up;
 use bytes::Bytes;
 use model::debug::NET;
 use model::{Errno, Nid};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,33 +54,25 @@ impl Failure {
 /// The session's task: connects, serves the connection until it breaks, and again, until closed.
 pub(super) async fn drive(core: Arc<Core>) {
     let mut backoff = BACKOFF_MIN;
-    let mut said = Said::default();
+    let told = Told::new(&core.world, core.label());
     loop {
         if core.lock().closed {
             return;
         }
         if is_nowhere(&core) {
-            core.kick.notified().await;
+            told.over(core.kick.notified()).await;
             continue;
         }
         core.set_state(ImportState::Connecting);
-        let outcome = match select(seek(&core, &mut said), core.kick.notified()).await {
+        let step = select(seek(&core, &told), core.kick.notified());
+        let outcome = match told.over(step).await {
             Either::Left(o) => o,
             Either::Right(()) => continue,
         };
         match outcome {
             Some((nid, link, context, reply)) => {
                 tracing::debug!(target: NET, "{}: connected to {nid}", core.label());
-                if said.anything() {
-                    model::event!(
-                        INFO,
-                        ConnectionRestored,
-                        core.label(),
-                        "connection restored to {} (at {nid})",
-                        core.label()
-                    );
-                    said = Said::default();
-                }
+                told.restored(nid);
                 let start = core.world.now();
                 let why = session::run(&core, link, context, reply, nid).await;
                 tracing::debug!(target: NET, "{}: the connection to {nid} ended", core.label());
@@ -88,12 +80,7 @@ pub(super) async fn drive(core: Arc<Core>) {
                     return;
                 }
                 core.set_state(ImportState::Disconn);
-                let label = core.label();
-                let text =
-                    format!("connection to {label} (at {nid}) was lost ({why}); operations wait for it");
-                if said.is_news(nid.to_string(), &text) {
-                    model::event!(WARN, ConnectionLost, label, "{text}");
-                }
+                told.lost(nid, why);
                 if core.world.now().since(start) >= GOOD_SESSION {
                     backoff = BACKOFF_MIN;
                 }
@@ -101,23 +88,8 @@ pub(super) async fn drive(core: Arc<Core>) {
             None => core.set_state(ImportState::Disconn),
         }
         core.tell_stuck();
-        pause(&core, backoff).await;
+        told.over(pause(&core, backoff)).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
-    }
-}
-
-/// What was logged of each address since the connection was lost: an outage does not fill the log.
-#[derive(Default)]
-struct Said(BTreeMap<String, String>);
-
-impl Said {
-    /// Whether this was not the last that was logged of that address; it is then.
-    fn is_news(&mut self, place: String, text: &str) -> bool {
-        self.0.insert(place, text.into()).is_none_or(|before| before != text)
-    }
-
-    fn anything(&self) -> bool {
-        !self.0.is_empty()
     }
 }
 
@@ -145,16 +117,14 @@ impl Core {
 }
 
 /// All addresses, the one that served last first.
-async fn addresses(core: &Core, said: &mut Said) -> Vec<Nid> {
+async fn addresses(core: &Core, told: &Told) -> Vec<Nid> {
     let hosts = core.lock().hosts.clone();
     if !hosts.is_empty() {
         let found = look_up(&core.world, &hosts).await;
         for (host, why) in &found.unknown {
             let label = core.label();
             let text = format!("cannot look for {label} at {host}: {why}");
-            if said.is_news(host.to_string(), &text) {
-                model::event!(WARN, CannotConnect, label, "{text}");
-            }
+            told.failed(host.to_string(), text);
         }
         let mut g = core.lock();
         // Who moved the target meanwhile knows better.
@@ -173,9 +143,9 @@ async fn addresses(core: &Core, said: &mut Said) -> Vec<Nid> {
 }
 
 /// One round, from the names to the session.
-async fn seek(core: &Arc<Core>, said: &mut Said) -> Option<(Nid, Link, ReplyContext, ConnectReply)> {
-    let nids = addresses(core, said).await;
-    round(core, nids, said).await
+async fn seek(core: &Arc<Core>, told: &Told) -> Option<(Nid, Link, ReplyContext, ConnectReply)> {
+    let nids = addresses(core, told).await;
+    round(core, nids, told).await
 }
 
 /// Asks every address for a connection, and then, one at a time, whether the target is there: two hellos at
@@ -183,7 +153,7 @@ async fn seek(core: &Arc<Core>, said: &mut Said) -> Option<(Nid, Link, ReplyCont
 async fn round(
     core: &Arc<Core>,
     nids: Vec<Nid>,
-    said: &mut Said,
+    told: &Told,
 ) -> Option<(Nid, Link, ReplyContext, ConnectReply)> {
     let patience = if nids.len() > 1 { HELLO_TIMEOUT_SEVERAL } else { HELLO_TIMEOUT };
     let mut dial = Dial::new(core, nids);
@@ -199,7 +169,7 @@ async fn round(
                 drop(g);
                 return Some((nid, link, context, reply));
             }
-            Err(f) => note_failure(core, nid, &f, said),
+            Err(f) => note_failure(core, nid, &f, told),
         }
     }
     None
@@ -209,13 +179,11 @@ async fn pause(core: &Core, d: Duration) {
     let _ = select(core.world.sleep(core.at_most(d)), core.kick.notified()).await;
 }
 
-/// Logs a failure once, remembers a refusal, and fails the calls if no waiting will cure it.
-fn note_failure(core: &Core, nid: Nid, f: &Failure, said: &mut Said) {
+/// Has a failure told, remembers a refusal, and fails the calls if no waiting will cure it.
+fn note_failure(core: &Core, nid: Nid, f: &Failure, told: &Told) {
     let label = core.label();
     let text = format!("cannot connect to {label} (at {nid}): {}", f.text);
-    if said.is_news(nid.to_string(), &text) {
-        model::event!(WARN, CannotConnect, label, "{text}");
-    }
+    told.failed(nid.to_string(), text);
     let fatal = {
         let mut g = core.lock();
         if f.refused {

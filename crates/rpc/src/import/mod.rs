@@ -9,6 +9,7 @@ mod prove;
 mod replay;
 mod session;
 mod slow;
+mod told;
 mod waiting;
 
 use crate::link::Link;

@@ -12,6 +12,7 @@ mod names;
 mod recovery;
 mod slow;
 mod sockets;
+mod told;
 
 use crate::testing::Lab;
 use crate::*;
