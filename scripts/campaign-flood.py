@@ -226,7 +226,7 @@ def flooded(policy, instance, caps):
 
 def servers():
     status = json.loads(nacre("status", "--dir", FS, "--json"))
-    return [x["pid"] for x in status["processes"] if x["role"] != "client"]
+    return [x["pid"] for x in status["processes"] if x["role"] not in ("client", "console")]
 
 
 def row(what, figure, unit, note=""):

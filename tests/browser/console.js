@@ -9,7 +9,7 @@ const { chromium } = require("playwright-core");
 
 const [url, token, folder] = process.argv.slice(2);
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const PAGES = ["overview", "topology", "capacity", "performance", "top", "recovery", "requests", "movements",
+const PAGES = ["overview", "topology", "capacity", "performance", "top", "directories", "recovery", "requests", "movements",
   "checks", "policies", "config", "quotas", "doctor", "actions"];
 const SIZES = { phone: [390, 844], tablet: [820, 1180], desktop: [1440, 900] };
 const PATIENCE = 60_000;

@@ -386,7 +386,8 @@ impl TestFs {
 
     /// Pids of the servers.
     pub fn servers(&self) -> Result<Vec<i32>> {
-        Ok(self.processes()?.into_iter().filter(|(r, p)| r != "client" && *p > 0).map(|(_, p)| p).collect())
+        let serves = |role: &str| role != "client" && role != "console";
+        Ok(self.processes()?.into_iter().filter(|(r, p)| serves(r) && *p > 0).map(|(_, p)| p).collect())
     }
 
     /// The process that serves the metadata target.

@@ -17,6 +17,7 @@ pub use crate::command::lfsck::query as checks;
 pub use crate::command::movements::query as movements;
 pub use crate::command::policy::query as policies;
 pub use crate::command::quota::top::query as owners;
+pub use crate::command::quota::top::query_directories as directories;
 pub use crate::command::status::overview;
 
 /// The daemons of this host with their targets: what `nacre status --json` asks them.

@@ -23,6 +23,8 @@ pub enum Topic {
     Jobs,
     /// Users, groups, projects: what they use.
     Owners,
+    /// Directories with a quota: what lies in them.
+    Directories,
     Clients,
     Movements,
     Checks,
@@ -33,13 +35,14 @@ pub enum Topic {
 }
 
 impl Topic {
-    pub const ALL: [Topic; 12] = [
+    pub const ALL: [Topic; 13] = [
         Topic::Overview,
         Topic::Servers,
         Topic::Doctor,
         Topic::Requests,
         Topic::Jobs,
         Topic::Owners,
+        Topic::Directories,
         Topic::Clients,
         Topic::Movements,
         Topic::Checks,
@@ -57,6 +60,7 @@ impl Topic {
             Topic::Requests => "requests",
             Topic::Jobs => "jobs",
             Topic::Owners => "owners",
+            Topic::Directories => "directories",
             Topic::Clients => "clients",
             Topic::Movements => "movements",
             Topic::Checks => "checks",
@@ -69,7 +73,9 @@ impl Topic {
     /// How long an answer is shown again, whoever asks: what asks every target is asked more rarely.
     fn lasts(self) -> Duration {
         Duration::from_secs(match self {
-            Topic::Doctor | Topic::Jobs | Topic::Owners | Topic::Clients | Topic::Ha => 10,
+            Topic::Doctor | Topic::Jobs | Topic::Owners | Topic::Directories | Topic::Clients | Topic::Ha => {
+                10
+            }
             _ => 2,
         })
     }
@@ -103,6 +109,7 @@ impl Source for Host {
             Topic::Requests => Ok(query::requests()),
             Topic::Jobs => query::jobs(ROWS),
             Topic::Owners => query::owners(ROWS),
+            Topic::Directories => query::directories(ROWS),
             Topic::Clients => Ok(query::clients()),
             Topic::Movements => query::movements(),
             Topic::Checks => Ok(query::checks()),

@@ -71,6 +71,14 @@ pub const SUBJECTS: &[Subject] = &[
         above: None,
     },
     Subject {
+        name: "directories",
+        title: "Directories",
+        about: "directories with a quota, those with most in them first",
+        topics: &[Topic::Directories],
+        render: pages::directories::render,
+        above: None,
+    },
+    Subject {
         name: "recovery",
         title: "Recovery",
         about: "targets in recovery, targets that are away, and where the cluster's engine has them",

@@ -82,6 +82,11 @@ fn documents(topic: Topic) -> Value {
             "inodes": 2, "complete": true, "owners": [{"id": 0, "name": EVIL, "bytes": 4096, "inodes": 2}]}],
             "missing": []})
         }
+        Topic::Directories => {
+            json!({"file_systems": [{"fsname": "demo", "mount": "/m", "number": 2, "bytes": 8192, "inodes": 9,
+            "complete": false, "directories": [{"id": 7, "path": EVIL, "bytes": 4096, "inodes": 2,
+            "limits": {"bytes": {"soft": 0, "hard": 4096}, "inodes": {"soft": 1, "hard": 0}}}]}], "missing": [EVIL]})
+        }
         Topic::Clients => json!({"clients": [{"target": "demo-OST0001", "nid": "10.0.0.9@tcp",
             "operations": {"read": 4}, "uuids": ["ab"]}]}),
         Topic::Movements => {

@@ -128,6 +128,38 @@ fn the_console_says_that_an_ost_is_dead_and_that_it_is_back() -> Result<()> {
     ensure!(doc["servers"].as_array().is_some_and(|s| s.len() == 4), "{doc}");
     ensure!(doc["config"]["config"]["file_systems"][0]["fsname"] == name.as_str(), "{doc}");
 
+    // It has a row of its own, and is no server.
+    let console_row = || -> Result<Value> {
+        let s = fs.status()?;
+        let all = s["processes"].as_array().context("no processes")?;
+        all.iter().find(|r| r["role"] == "console").cloned().with_context(|| format!("no console: {s}"))
+    };
+    let row = console_row()?;
+    ensure!(row["state"] == "up" && row["reachable"] == true && row["beside_mgs"] == true, "{row}");
+    ensure!(row["address"] == console.at.to_string(), "{row}");
+    let pid = row["pid"].as_i64().context("a pid")? as i32;
+    ensure!(!fs.servers()?.contains(&pid), "{row}");
+    let text = ok_within(tool("nacre").args(["status", "--dir"]).arg(fs.dir()), LIMIT)?;
+    ensure!(text.contains(&format!("http://{}/", console.at)) && !text.contains("no console"), "{text}");
+    kill(pid, Signal::STOP)?;
+    let row = console_row()?;
+    ensure!(row["state"] == "waiting" && row["reachable"] == false, "{row}");
+    kill(pid, Signal::CONT)?;
+    wait_until("the console answers again", LIMIT, || console_row().is_ok_and(|r| r["state"] == "up"))?;
+    // Directories with a quota, by what lies in them.
+    let heavy = fs.mount(0).join("heavy");
+    fs::create_dir(&heavy)?;
+    ok_within(tool("lfs").args(["setquota", "-d", "-B", "1G"]).arg(&heavy), LIMIT)?;
+    fs::write(heavy.join("f"), vec![7; 3 << 20])?;
+    ok_within(Command::new("sync").arg(heavy.join("f")), LIMIT)?;
+    wait_until("the directory is counted", LIMIT, || {
+        let Ok(doc) = console.json("directories") else { return false };
+        let row = &doc["directories"]["file_systems"][0]["directories"][0];
+        row["path"] == heavy.to_str().unwrap_or_default() && row["bytes"].as_u64() >= Some(3 << 20)
+    })?;
+    let (_, _, page) = console.ask("GET", "/directories", &cookie, "")?;
+    ensure!(page.contains("/heavy") && page.contains("1.0 GiB"), "{page}");
+
     kill(fs.oss(1)?, Signal::KILL)?;
     wait_until("the console says who is dead", LIMIT, || {
         console.ask("GET", "/overview", &cookie, "").is_ok_and(|(_, _, page)| {

@@ -5,6 +5,7 @@ pub mod actions;
 pub mod capacity;
 pub mod checks;
 pub mod config;
+pub mod directories;
 pub mod doctor;
 pub mod frame;
 pub mod movements;

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 /// A limit; 0 is none.
-fn limit(n: u64, show: impl Fn(u64) -> String) -> Markup {
+pub fn limit(n: u64, show: impl Fn(u64) -> String) -> Markup {
     if n == 0 { cell("none") } else { cell(show(n)) }
 }
 
@@ -25,17 +25,23 @@ fn standing(used: u64, l: &Value) -> (Mood, &'static str) {
     }
 }
 
-fn row(o: &Value) -> Vec<Markup> {
+/// How somebody stands with the worse of his limits.
+pub fn worst(o: &Value) -> (Mood, &'static str) {
     let (space, files) = (&o["limits"]["bytes"], &o["limits"]["inodes"]);
-    let (used, inodes) = (number(o, "bytes"), number(o, "inodes"));
-    let all = [standing(used, space), standing(inodes, files)];
+    let all = [standing(number(o, "bytes"), space), standing(number(o, "inodes"), files)];
     let rank = |m: Mood| match m {
         Mood::Bad => 3,
         Mood::Warn => 2,
         Mood::Ok => 1,
         Mood::Plain => 0,
     };
-    let worst = if rank(all[1].0) > rank(all[0].0) { all[1] } else { all[0] };
+    if rank(all[1].0) > rank(all[0].0) { all[1] } else { all[0] }
+}
+
+fn row(o: &Value) -> Vec<Markup> {
+    let (space, files) = (&o["limits"]["bytes"], &o["limits"]["inodes"]);
+    let (used, inodes) = (number(o, "bytes"), number(o, "inodes"));
+    let worst = worst(o);
     vec![
         cell(text(o, "name")),
         state(worst.0, worst.1),

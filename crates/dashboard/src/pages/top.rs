@@ -129,6 +129,6 @@ pub fn render(d: &Documents, _: &Console) -> Markup {
         (table("Busiest clients on the targets of this host", &columns, &clients(d.of(Topic::Clients)), "No client is known to a target of this host."))
         h2 { "Users, groups, projects" }
         (owners(d.of(Topic::Owners)))
-        p class="dim" { "Directories are looked through when somebody asks: " code { "nacre top dirs DIR" } }
+        p class="dim" { a href="/directories" { "Directories" } " with a quota have a page of their own." }
     }
 }

@@ -1,16 +1,16 @@
-//! The console that `nacre up --dashboard` starts beside the servers.
+//! The console that `nacre up --dashboard` starts beside the servers, and what `nacre status` says of any.
 
 use super::cluster::Cluster;
 use super::{Result, UpError};
 use crate::log;
-use dashboard::{Role, Tokens};
+use dashboard::{LISTEN_DEFAULT, Role, Tokens};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use world::World;
 use world::sys::process::{self, SIGKILL, SIGTERM};
-use world::sys::{Deadline, files};
+use world::sys::{Deadline, files, http};
 
 /// Its folder below that of `nacre up`.
 pub const OWN_NAME: &str = "dashboard";
@@ -43,6 +43,70 @@ fn find(c: &Cluster) -> Option<(u32, bool)> {
         let is_it = args.get(1).is_some_and(|a| a == OWN_NAME) && has("--state", &folder);
         is_it.then(|| (pid, at.as_ref().is_some_and(|a| has("--listen", a))))
     })
+}
+
+/// So long `nacre status` waits for a console.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A console, as `nacre status` shows it.
+pub struct Seen {
+    /// `None`: `nacre up` was told to have one, and it is dead.
+    pub pid: Option<u32>,
+    pub at: SocketAddr,
+    pub is_reachable: bool,
+}
+
+impl Seen {
+    fn of(pid: Option<u32>, at: SocketAddr) -> Seen {
+        let seen = Seen { pid, at, is_reachable: pid.is_some() && answers(at) };
+        assert!(seen.pid.is_some() || !seen.is_reachable, "who is dead answers nobody");
+        seen
+    }
+
+    pub fn word(&self) -> &'static str {
+        match (self.pid, self.is_reachable) {
+            (None, _) => "dead",
+            (Some(_), true) => "up",
+            (Some(_), false) => "waiting",
+        }
+    }
+}
+
+/// Whether it says within [`ANSWER_PATIENCE`] that it is there.
+fn answers(at: SocketAddr) -> bool {
+    let host = at.ip().to_string();
+    let a = http::Ask {
+        method: "GET",
+        host: &host,
+        port: at.port(),
+        path: "/health",
+        content_type: "text/plain",
+        body: &[],
+    };
+    http::ask(&a, ANSWER_PATIENCE).is_ok_and(|a| a.status == 200)
+}
+
+/// Where a process with these arguments is the console; `None`: it is none.
+fn listens_at(args: &[String]) -> Option<SocketAddr> {
+    let is_it = args.get(1).is_some_and(|a| a == OWN_NAME) && args.get(2).is_none_or(|a| a != "token");
+    let after = |a: &[String]| (a[0] == "--listen").then(|| a[1].clone());
+    let apart = args.windows(2).find_map(after);
+    let joined = || args.iter().find_map(|a| Some(a.strip_prefix("--listen=")?.to_string()));
+    let at = apart.or_else(joined).unwrap_or_else(|| LISTEN_DEFAULT.into());
+    if is_it { at.parse().ok() } else { None }
+}
+
+/// All consoles of this host.
+pub fn of_host() -> Vec<Seen> {
+    let ours = |pid: &u32| process::name(*pid) == "nacre" && process::alive(*pid);
+    let pids = process::pids().into_iter().filter(ours);
+    pids.filter_map(|pid| Some(Seen::of(Some(pid), listens_at(&process::arguments(pid))?))).collect()
+}
+
+/// That of a file system, if it is to have one.
+pub fn of_cluster(c: &Cluster) -> Option<Seen> {
+    let pid = find(c).filter(|(_, in_place)| *in_place).map(|(pid, _)| pid);
+    c.dashboard_at().map(|at| Seen::of(pid, at))
 }
 
 /// A token for whoever started the file system, made once.
@@ -105,4 +169,26 @@ pub fn end(c: &Cluster) -> Result<()> {
         }
     }
     Err(UpError::new(format!("the console (pid {pid}) cannot be killed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_console_is_told_by_its_command_line() {
+        let at = |line: &str| {
+            let args: Vec<String> = line.split(' ').map(String::from).collect();
+            listens_at(&args).map(|a| a.to_string())
+        };
+        assert_eq!(at("nacre dashboard").as_deref(), Some(LISTEN_DEFAULT));
+        let other = Some("127.0.0.5:80");
+        assert_eq!(at("/usr/bin/nacre dashboard --listen 127.0.0.5:80 --state /x").as_deref(), other);
+        assert_eq!(at("nacre dashboard --state /x --listen=127.0.0.5:80").as_deref(), other);
+        for none in
+            ["nacre dashboard token list", "nacre up --dashboard", "nacre", "nacre dashboard --listen x"]
+        {
+            assert_eq!(at(none), None, "{none}");
+        }
+    }
 }

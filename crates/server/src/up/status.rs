@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::probe::{self, Processes};
 use super::watch::Book;
-use super::{Result, UpError};
+use super::{Result, UpError, dashboard};
 use admin::command::maintenance;
 use admin::local::{Daemon, DaemonStatus, DaemonTarget, FSTYPE};
 use model::maintenance::Maintenance;
@@ -16,6 +16,23 @@ const MOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
 fn row(role: &str, pid: Option<u32>, targets: &[String], nid: &str, state: &str) -> Value {
     json!({"role": role, "pid": pid.unwrap_or(0), "targets": targets, "nid": nid, "state": state})
+}
+
+/// Consoles, with where they are reached.
+fn consoles(all: Vec<dashboard::Seen>, beside_mgs: bool) -> Vec<Value> {
+    let of = |s: dashboard::Seen| {
+        let mut r = row("console", s.pid, &[], "", s.word());
+        r["address"] = json!(s.at.to_string());
+        r["reachable"] = json!(s.is_reachable);
+        r["beside_mgs"] = json!(beside_mgs);
+        r
+    };
+    all.into_iter().map(of).collect()
+}
+
+fn has_mgs(rows: &[Value]) -> bool {
+    let is_mgs = |r: &Value| r["targets"].as_array().is_some_and(|t| t.iter().any(|t| t == "MGS"));
+    rows.iter().any(is_mgs)
 }
 
 /// What targets wait for after a restart.
@@ -43,6 +60,7 @@ fn of_cluster(c: &Cluster) -> Vec<Value> {
         }
         out.push(r);
     }
+    out.extend(consoles(dashboard::of_cluster(c).into_iter().collect(), true));
     let source = c.source();
     for m in probe::mounts_of(c) {
         let state = probe::mount_state(&source, &m, MOUNT_PATIENCE);
@@ -81,6 +99,8 @@ fn of_host() -> Vec<Value> {
         r["started_again"] = json!(s.started_again);
         out.push(r);
     }
+    let beside_mgs = has_mgs(&out);
+    out.extend(consoles(dashboard::of_host(), beside_mgs));
     for m in mounts::list().unwrap_or_default().into_iter().filter(|m| m.fstype == FSTYPE) {
         let state = probe::mount_state(&m.source, &m.dir, MOUNT_PATIENCE);
         let pid = now.client(&m.source, &m.dir);
@@ -100,7 +120,8 @@ fn table(rows: &[Value]) {
             Some(0) | None => "-".to_string(),
             Some(p) => p.to_string(),
         };
-        let targets: Vec<String> = r["targets"].as_array().into_iter().flatten().map(text).collect();
+        let mut targets: Vec<String> = r["targets"].as_array().into_iter().flatten().map(text).collect();
+        targets.extend(r["address"].as_str().map(|at| format!("http://{at}/")));
         let nid = if text(&r["nid"]).is_empty() { "-".to_string() } else { text(&r["nid"]) };
         println!("{:<8} {pid:>8} {:<9} {nid:<18} {}", text(&r["role"]), text(&r["state"]), targets.join(" "));
         if let Some(n) = r["started_again"].as_u64().filter(|n| *n > 0) {
@@ -156,6 +177,9 @@ pub fn status(dir: Option<&Path>, as_json: bool) -> Result<i32> {
     } else {
         table(&rows);
         maintenances.iter().for_each(|m| println!("{} is {}; {}", m.fsname, m.sentence(), m.consequence()));
+        if has_mgs(&rows) && !rows.iter().any(|r| r["role"] == "console") {
+            println!("no console runs beside the MGS (nacre dashboard)");
+        }
         match head["watch"].as_u64() {
             Some(0) => println!("not watched: who is killed stays dead until 'nacre up'"),
             Some(pid) => println!("watched by pid {pid}: who is killed is started again"),

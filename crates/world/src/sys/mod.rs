@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod control;
 pub mod extents;
 pub mod files;
+pub mod http;
 pub mod idle;
 pub mod load;
 pub mod mounts;

@@ -1,7 +1,7 @@
 //! `nacre top users`, `nacre top groups`, `nacre top projects`: who uses most of the mounted file systems. It
 //! is counted in the transactions that change it, so no directory is walked.
 
-use super::{each_page, name_of, report_unanswered, words};
+use super::{directory, each_page, name_of, report_unanswered, words};
 use crate::command::osts::chosen_file_systems;
 use crate::command::top::{COUNT_DEFAULT, COUNT_MAX};
 use crate::failure::{Failure, FirstError};
@@ -148,6 +148,42 @@ pub fn query(count: usize) -> Result<Value, Failure> {
                 row["limits"] = super::limits_json(limits);
             }
             shown.push(all);
+        }
+    }
+    Ok(json!({"file_systems": shown, "missing": errors.kept()}))
+}
+
+/// The directories of a file system that have a quota, the heaviest first, with their paths below the mount
+/// and what may lie in them: nothing is walked.
+fn directories_of(m: &LocalMount, count: usize, errors: &mut FirstError) -> Result<Value, Failure> {
+    let of = QuotaType::Directory;
+    let (paths, mut heaviest) = (directory::Names::of(m)?, Heaviest::new(of, By::Space, count));
+    // What lay in a directory that is gone is counted to it until its objects are gone, too.
+    let last = each_page(m, of, (0, u32::MAX), None, |_, sums| {
+        heaviest.add(sums.into_iter().filter(|(id, _)| paths.get(*id).is_some()));
+    })?;
+    heaviest.incomplete = report_unanswered("nacre top", &last, errors);
+    let ids: Vec<QuotaId> = heaviest.owners.iter().map(|(id, _)| QuotaId { of, id: *id }).collect();
+    let limits = super::standings(m, ids, "nacre top", &mut FirstError::keeping())?;
+    assert!(limits.len() == heaviest.owners.len(), "one answer each");
+    let row = |((id, u), (_, limits)): (&(u32, Usage), &(Usage, _))| {
+        json!({"id": id, "path": paths.get(*id), "bytes": u.bytes(), "inodes": u.inodes,
+               "limits": super::limits_json(limits)})
+    };
+    let rows: Vec<Value> = heaviest.owners.iter().zip(&limits).map(row).collect();
+    Ok(json!({"fsname": m.name.fsname, "mount": m.dir, "number": heaviest.number,
+              "bytes": heaviest.all.bytes(), "inodes": heaviest.all.inodes,
+              "complete": !heaviest.incomplete, "directories": rows}))
+}
+
+/// The heaviest directories with a quota, of each mounted file system.
+pub fn query_directories(count: usize) -> Result<Value, Failure> {
+    let (mut errors, mut shown) = (FirstError::keeping(), Vec::new());
+    for m in chosen_file_systems(&[])? {
+        // One whose metadata server is older has none.
+        match directories_of(&m, count, &mut errors) {
+            Ok(v) => shown.push(v),
+            Err(f) => errors.report("nacre top", &f),
         }
     }
     Ok(json!({"file_systems": shown, "missing": errors.kept()}))
