@@ -1,6 +1,7 @@
 //! What a target records of itself each hour, for a year: files, space, how long requests took. And which
 //! of that is a jump: more than the hours before make likely.
 
+use crate::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 
 /// Default of `history_interval`, seconds.
@@ -111,7 +112,8 @@ pub fn jumps(earlier: &[Record], now: &Record) -> Vec<Jump> {
 pub fn answer(all: &[Record], since: i64) -> Records {
     let from = all.partition_point(|r| r.at <= since);
     let to = all.len().min(from + ANSWER_MAX);
-    let one = |i: usize| (all[i], jumps(&all[..i], &all[i]));
+    let first = if planted::on(Bug::HistoryJudgedByPage) { from } else { 0 };
+    let one = |i: usize| (all[i], jumps(&all[first..i], &all[i]));
     Records { records: (from..to).map(one).collect(), more: to < all.len() }
 }
 

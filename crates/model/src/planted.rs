@@ -226,6 +226,8 @@ bugs! {
     UsageWrittenLate = 214,
     /// Others are served beside a client that is back after a restart and has not ended its recovery.
     SlowServedBeside = 216,
+    /// What jumped in a target's history is judged by the hours of the same answer only.
+    HistoryJudgedByPage = 215,
     /// What somebody may have on the OSTs of a pool is looked at by nobody.
     PoolLimitForgotten = 231,
     /// A modification is executed although the metadata target is frozen.
