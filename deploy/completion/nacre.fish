@@ -387,6 +387,7 @@ complete -c nacre -n '__nacre_is nacre trace' -l seconds -r -f
 complete -c nacre -n '__nacre_is nacre trace' -l output -r -F
 complete -c nacre -n '__nacre_is nacre trace' -l json
 complete -c nacre -n '__nacre_is nacre trace' -l otlp
+complete -c nacre -n '__nacre_is nacre trace' -l url -r -f
 complete -c nacre -n '__nacre_is nacre bench' -f -a 'ior iozone mdtest io500'
 complete -c nacre -n '__nacre_is nacre bench ior' -F
 complete -c nacre -n '__nacre_is nacre bench iozone' -F

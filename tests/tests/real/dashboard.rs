@@ -149,7 +149,7 @@ fn the_console_says_that_an_ost_is_dead_and_that_it_is_back() -> Result<()> {
     // Directories with a quota, by what lies in them.
     let heavy = fs.mount(0).join("heavy");
     fs::create_dir(&heavy)?;
-    ok_within(tool("lfs").args(["setquota", "-d", "-B", "1G"]).arg(&heavy), LIMIT)?;
+    ok_within(tool("lfs").args(["setquota", "-B", "1G", "-d"]).arg(&heavy), LIMIT)?;
     fs::write(heavy.join("f"), vec![7; 3 << 20])?;
     ok_within(Command::new("sync").arg(heavy.join("f")), LIMIT)?;
     wait_until("the directory is counted", LIMIT, || {
@@ -158,7 +158,7 @@ fn the_console_says_that_an_ost_is_dead_and_that_it_is_back() -> Result<()> {
         row["path"] == heavy.to_str().unwrap_or_default() && row["bytes"].as_u64() >= Some(3 << 20)
     })?;
     let (_, _, page) = console.ask("GET", "/directories", &cookie, "")?;
-    ensure!(page.contains("/heavy") && page.contains("1.0 GiB"), "{page}");
+    ensure!(page.contains("/heavy") && page.contains("1.0G"), "{page}");
 
     kill(fs.oss(1)?, Signal::KILL)?;
     wait_until("the console says who is dead", LIMIT, || {

@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tests::cluster::{Running, TestFs, lctl, ok_within, run_within, tool, wait_until};
@@ -102,6 +104,64 @@ fn way(all: &[(String, Value)], last: &Value) -> Result<Vec<String>> {
     }
     kinds.reverse();
     Ok(kinds)
+}
+
+/// A collector that has no time for the first request; what it was sent then.
+fn collect(l: &TcpListener) -> Result<Vec<Value>> {
+    let mut taken = Vec::new();
+    for answer in ["503 Busy", "200 OK"] {
+        let (s, _) = l.accept()?;
+        s.set_read_timeout(Some(LIMIT))?;
+        let mut r = BufReader::new(s);
+        let (mut line, mut length) = (String::new(), 0);
+        r.read_line(&mut line)?;
+        ensure!(line == "POST /v1/traces HTTP/1.0\r\n", "{line}");
+        while line != "\r\n" {
+            line.clear();
+            r.read_line(&mut line)?;
+            if let Some(n) = line.strip_prefix("Content-Length: ") {
+                length = n.trim().parse()?;
+            }
+        }
+        let mut body = vec![0; length];
+        r.read_exact(&mut body)?;
+        write!(r.get_mut(), "HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}")?;
+        taken.push(serde_json::from_slice(&body)?);
+    }
+    Ok(taken)
+}
+
+#[test]
+fn traces_are_sent_to_a_collector_again_if_it_is_busy_and_one_that_is_away_is_named() -> Result<()> {
+    let fs = TestFs::up("collect", 1, 1)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let collector = std::thread::spawn(move || collect(&listener));
+    let follow = || {
+        let mut c = tool("nacre");
+        c.args(["trace", "--otlp", "--url", &url]).stdout(Stdio::null()).stderr(Stdio::piped());
+        c
+    };
+    let mut follower = Running(follow().spawn()?);
+    let file = fs.mount(0).join("sent");
+    wait_until("a trace is taken", LIMIT, || {
+        std::fs::write(&file, b"something").is_ok()
+            && std::fs::metadata(&file).is_ok()
+            && collector.is_finished()
+    })?;
+    let taken = collector.join().map_err(|_| anyhow::anyhow!("the collector ended"))??;
+    ensure!(taken[0] == taken[1], "what it had no time for is sent again");
+    let all = spans(&taken[1]);
+    ensure!(all.iter().any(|(process, s)| process == "mount" && kind(s) == "client"), "{:?}", taken[1]);
+    // Nobody is there any more.
+    let mut said = String::new();
+    wait_until("it gives up", LIMIT, || {
+        let _ = std::fs::write(&file, b"more");
+        follower.0.try_wait().is_ok_and(|ended| ended.is_some())
+    })?;
+    follower.0.stderr.take().context("what it said")?.read_to_string(&mut said)?;
+    ensure!(said.contains(&format!("cannot send traces to '{url}'")) && said.contains("attempt 5"), "{said}");
+    Ok(())
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `nacre trace`: what this host's daemons and mounts do, as it happens.
 
+mod collector;
 mod otlp;
 
 use super::debug::{Line, read, sort};
@@ -9,6 +10,7 @@ use crate::getopt::{self, Parsed, flag, value};
 use crate::interrupt::{Interrupt, guarded};
 use crate::local::{Process, show};
 use crate::output;
+use collector::Collector;
 use model::Errno;
 use model::debug::{SPANS, parse_mask, type_names};
 use model::span::Finished;
@@ -21,7 +23,7 @@ use world::sys::{self, Deadline, files};
 
 const USAGE: &str = "\
 usage: nacre trace [-t TYPES] [-s SECONDS] [-o FILE] [--json] [TEXT]...
-       nacre trace --otlp [-s SECONDS] [-o FILE] [TEXT]...
+       nacre trace --otlp [-s SECONDS] [-o FILE | -u URL] [TEXT]...
 
 Follows what the daemons and mounts of this host do until it is interrupted:
 a line each for operations of programs, requests between mounts and servers,
@@ -33,7 +35,8 @@ With --otlp each operation is a trace of OpenTelemetry: the operation of a
 program, its requests, what servers do about these and their calls to disks, as
 spans within each other, a document a line in the JSON form of its protocol.
 Servers of other hosts have theirs there, under the same trace id. Only traces
-with one of the TEXTs in a name of a span are shown.
+with one of the TEXTs in a name of a span are shown. With --url they are sent
+to a collector, by HTTP: http://HOST[:4318][/v1/traces].
 
   -t, --types TYPES      vfstrace rpctrace (the default), or others that
                          lctl debug_list types names, separated by commas; all
@@ -41,6 +44,7 @@ with one of the TEXTs in a name of a span are shown.
   -o, --output FILE      added to this file
       --json             a document a line
       --otlp             traces of OpenTelemetry, a document a line
+  -u, --url URL          traces are sent to the collector there
 
 exit status: 0, or the errno of the first failure, 4 wrong usage
 ";
@@ -56,6 +60,39 @@ enum Form {
     Text,
     Json,
     Otlp(otlp::Traces),
+}
+
+/// Where it goes.
+enum Sink {
+    Screen,
+    File(String, Box<dyn Write>),
+    Collector(Collector),
+}
+
+impl Sink {
+    fn of(p: &Parsed) -> Result<Sink, Failure> {
+        if let Some(url) = p.value("url") {
+            return Ok(Sink::Collector(Collector::parse(url)?));
+        }
+        let Some(f) = p.value("output") else { return Ok(Sink::Screen) };
+        let file = files::open_log(Path::new(f)).map_err(|e| Failure::io("cannot open", f, e))?;
+        Ok(Sink::File(f.into(), Box::new(file)))
+    }
+
+    fn take(&mut self, lines: &[String], i: &Interrupt) -> Result<(), Failure> {
+        let text = || lines.iter().map(|l| format!("{l}\n")).collect::<String>();
+        match self {
+            Sink::Screen => {
+                output::bytes(text().as_bytes());
+                output::flush();
+                Ok(())
+            }
+            Sink::File(f, file) => {
+                file.write_all(text().as_bytes()).map_err(|e| Failure::io("cannot write", f, e))
+            }
+            Sink::Collector(c) => c.send(lines, i),
+        }
+    }
 }
 
 struct Follow {
@@ -121,21 +158,7 @@ impl Follow {
 
 fn follow(p: &Parsed, types: u32, form: Form, i: &Interrupt) -> Result<(), Failure> {
     let end = p.number("seconds", 1 << 20)?.map(|s| Deadline::after(Duration::from_secs(s)));
-    let mut file = match p.value("output") {
-        None => None,
-        Some(f) => Some((f, files::open_log(Path::new(f)).map_err(|e| Failure::io("cannot open", f, e))?)),
-    };
-    let mut show = |lines: Vec<String>| -> Result<(), Failure> {
-        let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
-        match &mut file {
-            Some((f, file)) => file.write_all(text.as_bytes()).map_err(|e| Failure::io("cannot write", f, e)),
-            None => {
-                output::bytes(text.as_bytes());
-                output::flush();
-                Ok(())
-            }
-        }
-    };
+    let mut sink = Sink::of(p)?;
     let texts = p.operands.iter().map(|o| self::show(o)).collect();
     let mut f = Follow { types, texts, form, last: BTreeMap::new(), waiting: Vec::new() };
     f.look(&Process::require("cannot follow", "debug log")?);
@@ -148,7 +171,7 @@ fn follow(p: &Parsed, types: u32, form: Form, i: &Interrupt) -> Result<(), Failu
                 "nacre trace: {lost} messages were dropped before they were read (lctl set_param debug_mb=)"
             );
         }
-        show(f.due(over))?;
+        sink.take(&f.due(over), i)?;
         if over {
             if let Form::Otlp(t) = &f.form
                 && t.dropped > 0
@@ -167,14 +190,21 @@ fn command(args: &[OsString]) -> Result<i32, Failure> {
         value('o', "output"),
         flag('\0', "json"),
         flag('\0', "otlp"),
+        value('u', "url"),
     ];
     let p = getopt::parse(args, &opts)?;
     if p.has("otlp") {
-        p.only(&["otlp", "seconds", "output"], "--otlp")?;
+        p.only(&["otlp", "seconds", "output", "url"], "--otlp")?;
+        if p.has("url") && p.has("output") {
+            return Err(Failure::usage("either --output or --url: traces go to one place"));
+        }
         let types = parse_mask(SPANS, type_names(), 0).map_err(|e| Failure::usage(e.to_string()))?;
         let form = Form::Otlp(otlp::Traces::default());
         let (done, _) = guarded(|| {}, |i| follow(&p, types, form, i));
         return done.map(|()| 0);
+    }
+    if p.has("url") {
+        return Err(Failure::usage("--url is for traces of OpenTelemetry: with --otlp"));
     }
     let wanted = p.value("types").unwrap_or(DEFAULT);
     let types = parse_mask(wanted, type_names(), 0).map_err(|_| {
@@ -213,5 +243,7 @@ mod tests {
         assert!(refused(&["-t", "rpc"]).contains("net rpctrace dlmtrace"), "{}", refused(&["-t", "rpc"]));
         assert!(refused(&["-t", "warning"]).contains("say nothing by themselves"));
         assert!(refused(&["--for", "3"]).contains("--for"));
+        assert!(refused(&["--url", "http://h"]).contains("with --otlp"));
+        assert!(refused(&["--otlp", "-u", "http://h", "-o", "f"]).contains("one place"));
     }
 }
