@@ -279,24 +279,3 @@ fn an_ordinary_user_gets_back_what_he_may_read_from_a_snapshot_that_is_mounted()
         Ok(())
     })
 }
-
-#[test]
-fn restores_that_were_killed_while_they_mounted_leave_nothing() -> Result<()> {
-    let Some(on) = OnXfs::up("restmount")? else { return Ok(()) };
-    let file = on.fs.mount(0).join("file");
-    fs::write(&file, "of then")?;
-    nacre(&["snapshot", "create", "then"])?;
-    fs::remove_file(&file)?;
-    let shown = file.display().to_string();
-    for _ in 0..4 {
-        let mut c = restore(&["then", &shown, "-q"]).spawn()?;
-        // Its mount is under way, and goes on without it.
-        let mounts = || of_restores().is_ok_and(|all| all.iter().any(|l| l.starts_with("process ")));
-        wait_until("it mounts", LIMIT, || mounts() || c.try_wait().is_ok_and(|s| s.is_some()))?;
-        let _ = kill(c.id() as i32, Signal::KILL);
-        c.wait()?;
-    }
-    let (doc, code) = did(&["then", &shown])?;
-    ensure!(code == 0 && fs::read_to_string(&file)? == "of then", "{code}: {doc}");
-    nothing_left("then")
-}

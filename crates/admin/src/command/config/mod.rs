@@ -41,8 +41,8 @@ FILE says ('-': standard input). Targets in it are not looked at.
 
   -n, --dry-run      of rollback and import: shows what would change
   -n, --count COUNT  of history: the last so many versions (20)
-      --mgs NID[:NID]  where the MGS is, by address or name, as --mgsnode has
-                     it; if not said: this host, or where mounts and targets
+      --mgs NID[:NID]  where the MGS is, by address or name, as targets are
+                     told; if not said: this host, or where mounts and targets
                      of this host have it
       --json         one JSON document
 
@@ -150,7 +150,7 @@ fn ask_mgs(what: &str, order: &ConfigOrder) -> Result<ConfigAnswer, Failure> {
 /// Where the MGS is that somebody means.
 enum Place {
     Here,
-    At(MgsSession),
+    At(Box<MgsSession>),
 }
 
 impl Place {
@@ -161,7 +161,7 @@ impl Place {
             // What this host knows of it is its port.
             let is_it = |(known, _): &&(Vec<HostNid>, u16)| known.iter().any(|h| hosts.contains(h));
             let port = remote::known()?.iter().find(is_it).map_or(limits::PORT, |(_, port)| *port);
-            return Ok(Place::At(MgsSession::new(hosts, port)?));
+            return Ok(Place::At(Box::new(MgsSession::new(hosts, port)?)));
         }
         if !Daemon::of_mgs().is_empty() || local::no_mgs().0 == Errno::EACCES {
             return Ok(Place::Here);
@@ -177,7 +177,7 @@ impl Place {
                 let why = format!("this must be run on the node that has the MGS, which is at {at}");
                 Err(Failure::explained("cannot do", what, Errno::ENODEV, &why))
             }
-            [(hosts, port)] => Ok(Place::At(MgsSession::new(hosts.clone(), *port)?)),
+            [(hosts, port)] => Ok(Place::At(Box::new(MgsSession::new(hosts.clone(), *port)?))),
             several => {
                 let all: Vec<String> = several.iter().map(|(hosts, _)| remote::names(hosts)).collect();
                 let why = format!("this host knows several MGSs: say --mgs with one of {}", all.join(", "));

@@ -143,7 +143,7 @@ fn places_left(snapshot_fsname: &str) -> io::Result<Vec<PathBuf>> {
         Some(rest) => rest.is_empty() || rest.strip_prefix('.').is_some_and(is_number),
         None => false,
     };
-    let all = files::list(&control::run_dir())?;
+    let all = files::list(control::run_dir())?;
     Ok(all.iter().filter(|n| is_of_it(n)).map(|n| control::run_dir().join(n)).collect())
 }
 
@@ -182,6 +182,11 @@ impl Served {
         let mark = mark_of(&s.record.snapshot_fsname);
         // The MGS of a snapshot is where that of its file system is.
         let own = |s: &record::Snapshot| s.parts.iter().find(|p| p.nids == here.nids).and_then(|p| p.pid);
+        if s.status() == "partly mounted" && files::stat(&mark, false).is_ok() {
+            // A restore before this one was killed while it started its servers, or ended them.
+            mount::umount(here, &s, &Interrupt::by(stop))?;
+            s = record::named(here, WHAT, name)?;
+        }
         if s.mounted().is_none() {
             let i = Interrupt::by(stop);
             let at = At::choose(here, &s, None, None)?;
