@@ -78,14 +78,10 @@ pub(super) fn place(name: &str, decl: &Decl, alone: &'static str, base: &Labels)
         ["osc", d] => of("osc", "client", &before(d, "-osc-")),
         ["mdc", d] => of("mdc", "client", &before(d, "-mdc-")),
         ["mgc", _] => of("mgc", "client", "MGS"),
-        ["ldlm", "namespaces", d] if d.starts_with("mdt-") && !d.contains("-mdc-") => {
-            of("ldlm_mdt", "mdt", served(d, "mdt-"))
-        }
-        ["ldlm", "namespaces", d] if d.starts_with("filter-") && !d.contains("-mdc-") => {
-            of("ldlm_ost", "ost", served(d, "filter-"))
-        }
-        ["ldlm", "namespaces", d] if d.contains("-osc-") => of("ldlm_osc", "client", &before(d, "-osc-")),
-        ["ldlm", "namespaces", d] => of("ldlm", "client", &before(d, "-mdc-")),
+        ["ldlm", "namespaces", d] if d.contains("-mdc-") => of("ldlm", "client", &before(d, "-mdc-")),
+        ["ldlm", "namespaces", d] if d.starts_with("mdt-") => of("ldlm_mdt", "mdt", served(d, "mdt-")),
+        ["ldlm", "namespaces", d] if d.starts_with("filter-") => of("ldlm_ost", "ost", served(d, "filter-")),
+        ["ldlm", "namespaces", d] => of("ldlm_osc", "client", &before(d, "-osc-")),
         ["llite", d] => of("llite", "client", &before(d, "-")),
         ["lov", d] => of("lov", "client", &before(d, "-clilov-")),
         ["lmv", d] => of("lmv", "client", &before(d, "-clilmv-")),

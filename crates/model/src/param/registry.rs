@@ -59,8 +59,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The parts before the last one; a star: one that differs by device, or from there on. Empty: it has no
-    /// device.
+    /// The parts before the last one; a star stands for what differs by device. Empty: it has no device.
     pub const fn parts(self) -> &'static [&'static str] {
         match self {
             Scope::Mount | Scope::Daemon => &[],
@@ -70,7 +69,8 @@ impl Scope {
             Scope::Mgc => &["mgc", "*"],
             Scope::Osc => &["osc", "*"],
             Scope::Mdc => &["mdc", "*"],
-            Scope::Ldlm | Scope::LdlmOsc => &["ldlm", "namespaces", "*"],
+            Scope::Ldlm => &["ldlm", "namespaces", "*-mdc-*"],
+            Scope::LdlmOsc => &["ldlm", "namespaces", "*-osc-*"],
             Scope::LdlmMdt => &["ldlm", "namespaces", "mdt-*"],
             Scope::LdlmOst => &["ldlm", "namespaces", "filter-*"],
             Scope::Lod => &["lod", "*"],
@@ -103,13 +103,42 @@ impl Scope {
     }
 }
 
-/// Whether a part of a device's name may be what a part of a pattern says.
+/// Whether a part of a device's name may be what a part of a pattern says: whether some name is of both. Sets
+/// and alternatives of the pattern may be anything here.
 fn part_takes(own: &str, given: &str) -> bool {
-    let Some(begin) = own.strip_suffix('*') else { return glob_match(given, own) };
-    assert!(!begin.contains('*'), "the star of a device's part stands at its end");
-    // As far as the pattern says it without a doubt.
-    let sure = given.split(['*', '?', '[', '{']).next().unwrap_or_default();
-    if sure.len() < given.len() && begin.starts_with(sure) { true } else { sure.starts_with(begin) }
+    if !own.contains('*') {
+        return glob_match(given, own);
+    }
+    let (mut plain, mut depth) = (Vec::new(), 0u32);
+    for c in given.chars() {
+        match c {
+            '[' | '{' => {
+                depth = depth.saturating_add(1);
+                plain.push('*');
+            }
+            ']' | '}' => depth = depth.saturating_sub(1),
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    let own: Vec<char> = own.chars().collect();
+    assert!(own.iter().filter(|c| **c == '*').count() <= 2, "parts of devices are simple: this stays cheap");
+    // Whether the rest of one and the rest of the other have a name in common, from their ends on.
+    let mut behind = vec![false; plain.len() + 1];
+    for i in (0..=own.len()).rev() {
+        let mut here = vec![false; plain.len() + 1];
+        for j in (0..=plain.len()).rev() {
+            let (a, b) = (own.get(i), plain.get(j));
+            let is_end = a.is_none() && b.is_none();
+            // A star is nothing, or takes one more of the other.
+            let by_own = a == Some(&'*') && (behind[j] || b.is_some() && here[j + 1]);
+            let by_given = b == Some(&'*') && (here[j + 1] || a.is_some() && behind[j]);
+            let same = a.is_some() && b.is_some() && (a == b || b == Some(&'?')) && behind[j + 1];
+            here[j] = is_end || by_own || by_given || same;
+        }
+        behind = here;
+    }
+    behind[0]
 }
 
 /// Parameters that Lustre has and that mean nothing here, and what there is instead.
