@@ -74,6 +74,11 @@ impl Verb {
             || matches!(self, CopyFileRange | Trashdir | Trashtake)
     }
 
+    /// Some of this kind change something.
+    pub(crate) fn may_change(self) -> bool {
+        self.changes() || matches!(self, Verb::Open | Verb::Layout)
+    }
+
     /// What `dirsync` is about.
     pub(crate) fn changes_names(self) -> bool {
         use Verb::{Create, Link, Mkdir, Mknod, Rename, Rmdir, Symlink, Unlink};

@@ -228,6 +228,8 @@ bugs! {
     SlowServedBeside = 216,
     /// What jumped in a target's history is judged by the hours of the same answer only.
     HistoryJudgedByPage = 215,
+    /// A mount says that it changes nothing any more while changes that it began are under way.
+    MaintenanceQuietEarly = 217,
     /// What somebody may have on the OSTs of a pool is looked at by nobody.
     PoolLimitForgotten = 231,
     /// A modification is executed although the metadata target is frozen.

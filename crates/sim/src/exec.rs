@@ -25,6 +25,8 @@ pub enum Got {
     Entries(Vec<(Vec<u8>, Option<Fid>, FileType)>),
     Names(BTreeSet<Vec<u8>>),
     Changed(Changed),
+    /// So much was copied; what was asked for after that was refused.
+    CopiedUntilRefused(u64),
 }
 
 impl std::fmt::Debug for Got {
@@ -39,6 +41,7 @@ impl std::fmt::Debug for Got {
             Got::Entries(e) => write!(f, "{e:?}"),
             Got::Names(n) => write!(f, "{n:?}"),
             Got::Changed(c) => write!(f, "{c:?}"),
+            Got::CopiedUntilRefused(n) => write!(f, "{n} until changes were refused"),
         }
     }
 }
@@ -185,14 +188,15 @@ async fn read(fs: Arc<Fs>, fid: Fid, handle: Option<Arc<OpenHandle>>, off: u64, 
     r.map(|b| Got::Bytes(b.to_vec()))
 }
 
-/// Copies until it is done: one call may copy less.
+/// Copies until it is done: one call may copy less, and changes may be refused from one call to the next.
 async fn copy(fs: Arc<Fs>, from: Fid, from_off: u64, to: Fid, to_off: u64, len: u64) -> R<Got> {
     let mut done = 0;
     while done < len {
-        match fs.clone().copy_file_range(call(), from, from_off + done, to, to_off + done, len - done).await?
-        {
-            0 => break,
-            n => done += n,
+        match fs.clone().copy_file_range(call(), from, from_off + done, to, to_off + done, len - done).await {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::EROFS) if done > 0 => return Ok(Got::CopiedUntilRefused(done)),
+            Err(e) => return Err(e),
         }
     }
     Ok(Got::Number(done))

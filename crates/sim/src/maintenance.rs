@@ -1,7 +1,8 @@
 //! An operator maintains the file system now and then, in some runs: changes are refused, or everything
 //! waits, while actors work and servers and clients fail. What is refused did not happen, as actors' models
-//! say afterwards; once all mounts say that they hold it nothing is changed any more, and nothing answered;
-//! who is left alone is refused nothing; and when it is over nobody hangs.
+//! say afterwards; what begins once all mounts say that they hold it changes nothing, or is not answered;
+//! when all say that they are quiet, what began before is over too, and names stay as they are; who is left
+//! alone is refused nothing; and when it is over nobody hangs.
 
 use crate::cluster::Cluster;
 use crate::executor::lock;
@@ -120,12 +121,22 @@ async fn order(c: &Arc<Cluster>, mode: Mode, except: Option<String>) {
 
 /// Whether all mounts that are there come to do this, but one that is left alone.
 async fn all_hold(c: &Arc<Cluster>, mode: Mode, except: Option<usize>) -> bool {
-    let until = c.sim.now() + HELD_WITHIN.as_nanos() as u64;
+    all_say(c, "maintenance_held", mode.word(), except, HELD_WITHIN).await
+}
+
+/// Whether all mounts that are there come to say this of a parameter, but one that is left alone.
+async fn all_say(
+    c: &Arc<Cluster>,
+    param: &str,
+    value: &str,
+    except: Option<usize>,
+    within: Duration,
+) -> bool {
+    let pattern = format!("llite.*.{param}");
+    let until = c.sim.now() + within.as_nanos() as u64;
     while c.sim.now() < until {
         let held = c.mounts.iter().enumerate().filter(|(i, _)| Some(*i) != except).all(|(_, m)| {
-            m.get().is_some_and(|(fs, _)| {
-                fs.params("llite.*.maintenance_held").texts().iter().any(|(_, v)| v == mode.word())
-            })
+            m.get().is_some_and(|(fs, _)| fs.params(&pattern).texts().iter().any(|(_, v)| v == value))
         });
         if held {
             return true;
@@ -145,6 +156,11 @@ impl Names {
     /// `None`: not everybody could write what he kept.
     async fn now(c: &Arc<Cluster>) -> Option<Names> {
         let since = c.sim.now();
+        // A change that a mount began before it held the maintenance is answered when its server comes to it:
+        // the mount says when it has none left (decision 0079).
+        if !all_say(c, "maintenance_quiet", "1", None, FLUSHED_WITHIN).await {
+            return None;
+        }
         for m in &c.mounts {
             let (fs, life) = m.get()?;
             let done = Box::pin(async move { fs.sync().await });

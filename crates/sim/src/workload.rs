@@ -212,13 +212,23 @@ impl Actor {
                 let wrong = run.maintenance.judge(mount, before.1, kind(&op), answer.is_ok());
                 wrong.map_err(|e| self.tell(&format!("{} on mount {mount} {e}", short(&op))))?;
                 let after = run.maintenance.may_refuse(mount);
-                if answer == Err(Errno::EROFS) && (before.0.0 || after.0 || after.1 != before.0.1) {
+                let may_refuse = before.0.0 || after.0 || after.1 != before.0.1;
+                if answer == Err(Errno::EROFS) && may_refuse {
                     // What was refused did not happen: the model stays as it is.
                     run.cluster.sim.count("maintenance_refused");
                     return Ok(true);
                 }
                 let witness = Witness::new(&run.cluster, &fs, mount, life);
-                let (op, got) = self.settle_change(op, got)?;
+                let (op, got) = match (op, got) {
+                    // Several calls, of which the later ones were refused: the earlier ones happened.
+                    (Op::Copy { from, from_off, to, to_off, .. }, Ok(Got::CopiedUntilRefused(len)))
+                        if may_refuse =>
+                    {
+                        run.cluster.sim.count("maintenance_refused");
+                        (Op::Copy { from, from_off, to, to_off, len }, Ok(Got::Number(len)))
+                    }
+                    (op, got) => self.settle_change(op, got)?,
+                };
                 self.check(&op, got, mount, life, witness).await?;
             }
             Err(Gone) => {

@@ -55,6 +55,8 @@ struct Stands {
     ordered: Maintenance,
     /// What this mount does about it.
     held: Mode,
+    /// Whether it changes nothing any more; `None`: of all, or of a mount that does not say.
+    quiet: Option<bool>,
 }
 
 /// The file system that is meant.
@@ -124,8 +126,8 @@ fn order(p: &Parsed, m: Maintenance) -> Result<(), Failure> {
 /// What mounts of this host do.
 fn of_mounts() -> Vec<Stands> {
     let one = |m: local::LocalMount| {
-        let (ordered, held) = of_mount(&m.dir)?;
-        Some(Stands { fsname: m.name.fsname, mount: Some(m.dir), ordered, held })
+        let (ordered, held, quiet) = told(&m.dir)?;
+        Some(Stands { fsname: m.name.fsname, mount: Some(m.dir), ordered, held, quiet })
     };
     local::mounts(false).into_iter().filter_map(one).collect()
 }
@@ -133,12 +135,18 @@ fn of_mounts() -> Vec<Stands> {
 /// The maintenance that a mount was told of, and what it does about it; `None`: it does not answer. A mount
 /// of an older version knows of none.
 pub fn of_mount(dir: &Path) -> Option<(Maintenance, Mode)> {
+    told(dir).map(|(ordered, held, _)| (ordered, held))
+}
+
+/// As [`of_mount`], and whether it changes nothing any more; `None`: it does not say.
+fn told(dir: &Path) -> Option<(Maintenance, Mode, Option<bool>)> {
     let pattern = "llite.*.maintenance*".to_string();
     let Ok(Reply::Params(params)) = local::ask(dir, &Request::GetParam { pattern }) else { return None };
     let of = |end: &str| params.iter().find(|(n, _)| n.ends_with(end)).map(|(_, v)| v.as_str());
     let ordered = of(".maintenance").and_then(|v| Maintenance::parse(v).ok()).unwrap_or_default();
     let held = of(".maintenance_held").and_then(|v| Maintenance::parse(v).ok()).unwrap_or_default().mode;
-    Some((ordered, held))
+    let quiet = of(".maintenance_quiet").map(|v| v == "1");
+    Some((ordered, held, quiet))
 }
 
 /// The maintenances that servers of this host were told of.
@@ -167,7 +175,7 @@ fn of_mgs(s: &Shown) -> Vec<Stands> {
     let params: Vec<(String, String)> = s.params.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
     let one = |fsname: &String| {
         let ordered = Maintenance::of(&params, fsname);
-        Stands { fsname: fsname.clone(), mount: None, held: ordered.mode, ordered }
+        Stands { fsname: fsname.clone(), mount: None, held: ordered.mode, ordered, quiet: None }
     };
     s.file_systems.iter().map(|f| one(&f.fsname)).collect()
 }
@@ -191,13 +199,16 @@ impl Stands {
         } else {
             s += &format!("\n  {}", m.consequence());
         }
+        if self.held != Mode::Off && self.quiet == Some(false) {
+            s += "\n  what began before is not over yet: this mount may still change something";
+        }
         s
     }
 
     fn json(&self) -> Value {
         let m = &self.ordered;
         json!({"fsname": self.fsname, "mount": self.mount, "mode": m.mode.word(), "held": self.held.word(),
-               "since": (m.since > 0).then_some(m.since), "reason": m.reason, "except": m.except})
+               "quiet": self.quiet, "since": (m.since > 0).then_some(m.since), "reason": m.reason, "except": m.except})
     }
 }
 
@@ -278,11 +289,19 @@ mod tests {
     fn it_is_told_as_it_stands() {
         let ordered =
             Maintenance::parse("closed since=1764317000 except=10.0.0.1@tcp reason=a switch").unwrap();
-        let s = Stands { fsname: "nacre".into(), mount: None, held: Mode::Closed, ordered };
+        let s = Stands { fsname: "nacre".into(), mount: None, held: Mode::Closed, ordered, quiet: None };
         assert_eq!(
             s.text(),
             "nacre: closed for maintenance: a switch since 2025.11.28 08:03:20\n  left alone: 10.0.0.1@tcp\n  \
              operations wait until it ends, and can be interrupted"
         );
+        let mut s = Stands { mount: Some("/m".into()), quiet: Some(false), ..s };
+        assert!(
+            s.text()
+                .ends_with("\n  what began before is not over yet: this mount may still change something")
+        );
+        assert_eq!(s.json()["quiet"], json!(false));
+        s.quiet = Some(true);
+        assert!(s.text().ends_with("until it ends, and can be interrupted"));
     }
 }

@@ -3,6 +3,7 @@
 use model::maintenance::{Maintenance, Mode};
 use model::mutex::Mutex;
 use model::planted::{self, Bug};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use world::sync::Notify;
@@ -36,6 +37,19 @@ pub(crate) struct Hold {
     orders: AtomicU64,
     ordered: Mutex<Ordered>,
     changed: Notify,
+    /// How many changes have begun and are not over, by the order that was the last when they began. Orders
+    /// come into force under its lock: a change is held by one, or counted before it.
+    begun: Mutex<BTreeMap<u64, usize>>,
+    /// Some of them are over, or there is another order.
+    over: Notify,
+    /// Nothing that began before this was held goes on, and nothing is kept here: this mount changes nothing.
+    quiet: AtomicBool,
+}
+
+/// A change that has begun; over when dropped.
+pub(crate) struct Begun<'a> {
+    hold: &'a Hold,
+    order: u64,
 }
 
 impl Hold {
@@ -110,9 +124,14 @@ impl Hold {
         if self.held.load(Relaxed) == held {
             return None;
         }
-        self.settled.store(false, Relaxed);
-        let order = self.orders.fetch_add(1, Relaxed) + 1;
-        self.held.store(held, Relaxed);
+        let order = {
+            let _begun = self.begun.lock();
+            self.settled.store(false, Relaxed);
+            self.quiet.store(false, Relaxed);
+            self.held.store(held, Relaxed);
+            self.orders.fetch_add(1, Relaxed) + 1
+        };
+        self.over.notify_waiters();
         if !planted::on(Bug::MaintenanceEndUntold) {
             self.changed.notify_waiters();
         }
@@ -128,6 +147,45 @@ impl Hold {
         }
     }
 
+    /// Waits until all changes that began before this order are over. False: another one came.
+    pub(crate) async fn changes_over(&self, order: u64) -> bool {
+        loop {
+            let mut over = Box::pin(self.over.notified());
+            over.as_mut().enable();
+            if self.orders.load(Relaxed) != order {
+                return false;
+            }
+            if self.begun.lock().range(..order).next().is_none() {
+                return true;
+            }
+            over.await;
+        }
+    }
+
+    /// What began before this order is over, and on the servers.
+    pub(crate) fn be_quiet(&self, order: u64) {
+        let _begun = self.begun.lock();
+        if self.orders.load(Relaxed) == order {
+            self.quiet.store(self.held() != Mode::Off, Relaxed);
+        }
+    }
+
+    /// Whether this mount holds a maintenance, and changes nothing any more.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Relaxed)
+    }
+
+    /// A change begins, which is to ask then whether it may. `waits`: `None` while the file system is closed.
+    pub(crate) fn begin(&self, waits: bool) -> Option<Begun<'_>> {
+        let mut begun = self.begun.lock();
+        if waits && self.held() == Mode::Closed {
+            return None;
+        }
+        let order = self.orders.load(Relaxed);
+        *begun.entry(order).or_default() += 1;
+        Some(Begun { hold: self, order })
+    }
+
     /// Waits until operations may begin; whether that took waiting: what was asked before may be otherwise by
     /// now.
     pub(crate) async fn passed(&self) -> bool {
@@ -141,5 +199,53 @@ impl Hold {
             waited = true;
         }
         waited
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let mut begun = self.hold.begun.lock();
+        let Some(n) = begun.get_mut(&self.order) else { return };
+        assert!(*n > 0, "a change is under way until it is over");
+        *n -= 1;
+        if *n == 0 {
+            begun.remove(&self.order);
+            self.hold.over.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_mount_is_quiet_when_what_began_before_is_over() {
+        let (world, _runtime) = world::real::start(1).unwrap();
+        let is_over = |h: &Hold, order| {
+            world::block_on(world.timeout(Duration::from_millis(1), Box::pin(h.changes_over(order))))
+        };
+        let h = Hold::default();
+        let order = |text: &str| h.set(Maintenance::parse(text).unwrap()).unwrap();
+        let (one, two) = (h.begin(true).unwrap(), h.begin(true).unwrap());
+        let held = order("read-only reason=x");
+        let late = h.begin(true).unwrap();
+        drop(one);
+        assert_eq!(is_over(&h, held), None, "one is under way");
+        drop(two);
+        assert_eq!(is_over(&h, held), Some(true), "who came later was refused, and is not waited for");
+        assert!(!h.is_quiet());
+        h.be_quiet(held);
+        assert!(h.is_quiet());
+        let closed = order("closed reason=x");
+        assert!(!h.is_quiet() && h.begin(true).is_none() && h.begin(false).is_some());
+        assert_eq!(is_over(&h, held), Some(false), "another order came");
+        drop(late);
+        assert_eq!(is_over(&h, closed), Some(true));
+        let off = order("off");
+        h.be_quiet(closed);
+        h.be_quiet(off);
+        assert!(!h.is_quiet(), "who holds nothing is not quiet");
     }
 }

@@ -7,6 +7,7 @@ use super::migrate::MOVEMENTS_AT_ONCE;
 use super::names::Names;
 use super::probe::Probes;
 use super::recent_space::RecentSpace;
+use crate::base::maintenance::Begun;
 use crate::base::pmqos::PmQos;
 use crate::base::{Context, Settings};
 use crate::lmv::Lmv;
@@ -168,15 +169,31 @@ pub(crate) fn run_unless_root<'a, T: Send + 'a>(
     bounded(fs, verb, fid != fs.root() && verb.waits_when_closed(), Box::pin(call))
 }
 
+/// Waits while the file system is closed, if this `waits`. What may change something counts from then on: a
+/// mount is quiet when all that began before is over.
+async fn begin(fs: &Fs, verb: Verb, waits: bool) -> R<Option<Begun<'_>>> {
+    loop {
+        if waits {
+            fs.cx.hold.passed().await;
+        }
+        if !verb.may_change() {
+            return Ok(None);
+        }
+        let Some(begun) = fs.cx.hold.begin(waits) else { continue };
+        // Changes may be refused by now that were not when this one came.
+        if waits && verb.changes() {
+            fs.cx.writable()?;
+        }
+        return Ok(Some(begun));
+    }
+}
+
 /// `waits`: while the file system is closed.
 fn bounded<'a, T: Send + 'a>(fs: &'a Fs, verb: Verb, waits: bool, call: Boxed<'a, T>) -> Boxed<'a, T> {
     Box::pin(async move {
         let start = fs.cx.world.now();
         let call = async {
-            // Changes may be refused by now that were not when this one came.
-            if waits && fs.cx.hold.passed().await && verb.changes() {
-                fs.cx.writable()?;
-            }
+            let _begun = begin(fs, verb, waits).await?;
             let r = call.await;
             if r.is_ok() && verb.changes_names() && fs.cx.is_dirsync() {
                 fs.data.commit_names().await?;

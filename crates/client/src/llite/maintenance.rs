@@ -2,7 +2,9 @@
 
 use crate::{Admin, CancelOnDrop, Fs};
 use model::maintenance::{Maintenance, Mode};
+use model::planted::{self, Bug};
 use std::net::IpAddr;
+use world::future::join_all;
 use world::sync::oneshot;
 
 /// Takes over what is ordered. What was kept here when changes end goes to the servers.
@@ -35,6 +37,18 @@ fn take_order(fs: &Fs, order: Option<u64>) {
         }
         lmv.tell_pending_durably().await;
         cx.hold.settle(order);
+        // What was begun before may go on for as long as a server is away, and keep something here at last.
+        if !planted::on(Bug::MaintenanceQuietEarly) {
+            if !cx.hold.changes_over(order).await {
+                return;
+            }
+            join_all(lmv.all_targets().iter().map(|t| t.import.changes_drained()).collect()).await;
+        }
+        if let Err(e) = lov.cache.flush_now().await {
+            tracing::warn!("{}: not everything could be written before its maintenance: {e}", cx.opt.fsname);
+        }
+        lmv.tell_pending_durably().await;
+        cx.hold.be_quiet(order);
     });
 }
 

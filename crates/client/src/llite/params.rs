@@ -84,6 +84,15 @@ static LLITE: Table<Fs> = Table {
             ),
             |fs, ()| fs.cx.hold.held().word().into(),
         ),
+        Param::shown(
+            Decl::gauge(
+                "maintenance_quiet",
+                "",
+                "1: this mount holds a maintenance, and what began before it did is over and on the servers: \
+                        it changes nothing any more. 0: something may go on, or nothing is held.",
+            ),
+            |fs, ()| u64::from(fs.cx.hold.is_quiet()).into(),
+        ),
         Param::settable(
             Decl::flag(
                 "lazystatfs",

@@ -632,11 +632,20 @@ impl Import {
 
     /// Waits until every request that is under way now has been answered, or will never be.
     pub fn drained(&self) -> BoxFuture<()> {
+        self.none_left(|_| true)
+    }
+
+    /// As [`Import::drained`], of requests that change something: also those whose callers went.
+    pub fn changes_drained(&self) -> BoxFuture<()> {
+        self.none_left(|f| f.req.modifies)
+    }
+
+    fn none_left(&self, of: fn(&call::InFlight) -> bool) -> BoxFuture<()> {
         const LOOK_AGAIN: Duration = Duration::from_millis(20);
         let core = self.core.clone();
         let last = core.lock().next_xid;
         Box::pin(async move {
-            while core.lock().slots.iter().flatten().any(|f| f.xid <= last) {
+            while core.lock().slots.iter().flatten().any(|f| f.xid <= last && of(f)) {
                 core.world.sleep(LOOK_AGAIN).await;
             }
         })
