@@ -75,7 +75,7 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::TrashForgotten, 10),
     (Bug::MaintenanceUnheld, 32),
     (Bug::MaintenanceEndUntold, 32),
-    (Bug::MaintenanceUnsaid, 192),
+    (Bug::MaintenanceUnsaid, 352),
     (Bug::CheckedByOldWord, 8),
 ];
 
@@ -136,7 +136,7 @@ fn every_planted_bug_is_found() {
     // networks: `a_file_that_is_put_together…` in `client/tests/cluster/rebuild.rs` and
     // `who_stays_at_a_silent_address…` in `rpc/src/tests/faults.rs` find these. Histories of targets are none
     // of the simulator's: `model/tests/history.rs`. All mounts of a seed seldom hold a maintenance while a
-    // change waits for a server: `a_mount_that_says_too_early…` in `client/tests/cluster/mounts.rs` finds that.
+    // change waits for a server: `client/tests/cluster/mounts.rs` finds who says too early that it is quiet.
     let elsewhere = [
         Bug::PagesKeptWithoutLock,
         Bug::PagesFilledToRead,
