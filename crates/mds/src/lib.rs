@@ -39,6 +39,7 @@ mod params;
 mod passed_over;
 mod peers;
 pub mod pools;
+mod probes;
 mod quotas;
 mod rebalance;
 mod recovery;

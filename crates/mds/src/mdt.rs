@@ -10,6 +10,7 @@ use crate::stop::Stop;
 use crate::transact::Transactions;
 use model::mutex::{Mutex, RwLock};
 use rpc::Peers;
+use rpc::server::probes::Probes;
 use rpc::server::recovery::Recovery;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub struct Mdt {
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) stop: Stop,
     pub(crate) stats: Stats,
+    pub(crate) probes: Arc<Probes>,
     /// With other targets.
     pub(crate) sessions: Sessions,
     /// Of the configuration that is in use; held while one is taken over.

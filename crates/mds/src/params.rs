@@ -19,6 +19,7 @@ use model::maintenance::Maintenance;
 use model::param::{Decl, Param, Preset, Registry, Scope, Setting, Table, Tree, Value, ack_is_durable};
 use model::{Errno, TargetId, jobs, limits};
 use rpc::nrs;
+use rpc::server::probes::{probe_interval_decl, probe_slow_decl, probe_stats_decl};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use rpc::server::{evict_client_decl, eviction_count_decl};
 use std::fmt::Write;
@@ -350,6 +351,16 @@ pub static MDT: Table<Mdt> = Table {
             |m, (), v| m.peers.evict_client(v.text),
         ),
         Param::shown(eviction_count_decl(), |m, ()| m.peers.eviction_count().into()),
+        Param::atomic(probe_interval_decl(), 0, |m, ()| &m.probes.interval_s),
+        Param::atomic(probe_slow_decl(), 0, |m, ()| &m.probes.slow_ms),
+        Param::settable(
+            probe_stats_decl(),
+            |m, ()| Value::Counters(m.probes.stats.read(m.world.wall())),
+            |m, (), _| {
+                m.probes.stats.clear(m.world.wall());
+                Ok(())
+            },
+        ),
         Param::shown(Decl::text("recovery_status", "how far recovery after the last restart came"), |m, ()| {
             recovery::status(m).into()
         }),

@@ -19,6 +19,7 @@ use crate::osts::Osts;
 use crate::peers::session::{Identity, Sessions};
 use crate::peers::{OwnersTold, keep_shares};
 use crate::pools::OstPool;
+use crate::probes;
 use crate::quotas::{Directories, Quotas, ShareBook};
 use crate::rebalance::Rebalance;
 use crate::relayout::{self, Movements};
@@ -38,6 +39,7 @@ use model::fid::SEQ_NORMAL;
 use model::mutex::{Mutex, RwLock};
 use model::nodemap::Nodemap;
 use model::{Errno, Fid, FileType, Pool, TargetId, limits};
+use rpc::server::probes::Probes;
 use rpc::server::recovery::Recovery;
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
@@ -106,6 +108,7 @@ impl Mdt {
         let shared = Arc::new(load_shared(&world, &db)?);
         let core = load_core(&db)?;
         let label = TargetId::mdt(cfg.index).label(&cfg.fsname);
+        let tries = Probes::new(&world, label.clone(), &peers);
         let recovery = Recovery::new(&world, label, core.clients.keys().copied());
         let core = Arc::new(RwLock::new(core));
         let stop = Stop::new(&world);
@@ -137,6 +140,7 @@ impl Mdt {
             recovery,
             stop,
             stats: Stats::new(world.wall()),
+            probes: tries,
             config_version: Mutex::new(0),
             world,
         });
@@ -146,6 +150,7 @@ impl Mdt {
         mdt.world.spawn("mdt changelog", changelog::keep(mdt.clone()));
         mdt.world.spawn("mdt shares", keep_shares(mdt.clone()));
         mdt.world.spawn("mdt trash", trash::keep(mdt.clone()));
+        probes::keep(&mdt);
         mdt.world.spawn("mdt directories", labels::keep(mdt.clone()));
         freeze::go_on(&mdt);
         mdt.world.spawn("mdt lfsck", lfsck::keep(mdt.clone()));
@@ -195,6 +200,7 @@ impl Mdt {
         let mdt = self.clone();
         Box::pin(async move {
             mdt.stop.begin();
+            mdt.probes.stop();
             mdt.recovery.stop();
             mdt.shared.osts.wake_all();
             mdt.sessions.disconnect().await;

@@ -13,6 +13,7 @@ mod lfsck;
 mod locks;
 mod ops;
 mod params;
+mod probes;
 pub mod scrub;
 mod service;
 mod shares;

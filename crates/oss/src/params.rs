@@ -13,6 +13,7 @@ use model::param::{
 };
 use model::{Errno, ObjectId, jobs, limits};
 use rpc::nrs;
+use rpc::server::probes::{probe_interval_decl, probe_slow_decl, probe_stats_decl};
 use rpc::server::recovery::{RECOVERY_HARD_DEFAULT_S, RECOVERY_TIME_DEFAULT_S};
 use rpc::server::{evict_client_decl, eviction_count_decl};
 use rpc::{ClientId, Service};
@@ -259,6 +260,16 @@ pub static TABLE: Table<Ost> = Table {
             |o, ()| o.maintenance().text().into(),
             |o, (), v| {
                 o.set_maintenance(Maintenance::parse(v.text)?, None);
+                Ok(())
+            },
+        ),
+        Param::atomic(probe_interval_decl(), 0, |o, ()| &o.probes.interval_s),
+        Param::atomic(probe_slow_decl(), 0, |o, ()| &o.probes.slow_ms),
+        Param::settable(
+            probe_stats_decl(),
+            |o, ()| Value::Counters(o.probes.stats.read(o.world.wall())),
+            |o, (), _| {
+                o.probes.stats.clear(o.world.wall());
                 Ok(())
             },
         ),

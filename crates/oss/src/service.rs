@@ -8,6 +8,7 @@ use crate::lfsck::Lfsck;
 use crate::locks::Locks;
 use crate::ops::{self, Cx};
 use crate::params::Settings;
+use crate::probes;
 use crate::scrub::Scrubber;
 use crate::shares::Shares;
 use crate::slot::Slot;
@@ -19,6 +20,7 @@ use model::jobs::Jobs;
 use model::maintenance::Maintenance;
 use model::mutex::Mutex;
 use model::{Errno, ObjectId, TargetId, TargetMark, limits};
+use rpc::server::probes::Probes;
 use rpc::server::recovery::{Recover, Recovery};
 use rpc::{
     ClientId, ConnectOutcome, Departure, Greeting, Incoming, Outgoing, Peers, Principal, Service, StoredReply,
@@ -74,6 +76,7 @@ pub struct Ost {
     pub(crate) shares: Arc<Shares>,
     pub(crate) stats: Arc<Counters<OstCounter>>,
     pub(crate) brw: BrwStats,
+    pub(crate) probes: Arc<Probes>,
     pub(crate) exports: Exports<OstCounter>,
     /// And by the jobs for which it was done.
     pub(crate) jobs: Jobs<OstJobCounter>,
@@ -110,6 +113,7 @@ impl Ost {
         let awaited = clients.list().into_iter().filter(|(_, r)| r.awaited).map(|(c, _)| c);
         let label = TargetId::ost(cfg.index).label(&cfg.fsname);
         let recovery = Recovery::new(world, label.clone(), awaited);
+        let tries = Probes::new(world, label.clone(), &peers);
         let space = Space::new(world, &cfg.dir, cfg.index, cfg.book.clone());
         let stats = Arc::new(Counters::of_set(world.wall()));
         let ost = Arc::new(Ost {
@@ -123,6 +127,7 @@ impl Ost {
             space,
             stats,
             brw: BrwStats::new(world.wall()),
+            probes: tries,
             exports: Exports::of_set(),
             jobs: Jobs::of_set(),
             settings: Settings::default(),
@@ -140,6 +145,7 @@ impl Ost {
         });
         ost.peers.set_holders(&ost.locks);
         world.spawn("ost recovery", Recovery::run(ost.clone()));
+        probes::keep(&ost);
         ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)
     }
@@ -164,6 +170,7 @@ impl Ost {
     pub async fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.recovery.stop();
+        self.probes.stop();
         self.scrubber.close();
         self.locks.stop();
         loop {

@@ -4,6 +4,7 @@
 //! in `call`, is sent again in `replay`, is recognised in `server/slots`. What a session promises is in
 //! `docs/semantics.md`, its state machine in `docs/decisions/0003-sessions.md`.
 
+pub mod at_work;
 mod client_id;
 pub mod credits;
 pub mod import;

@@ -17,6 +17,7 @@ mod medium;
 pub mod mmp;
 pub mod object;
 mod options;
+mod probe;
 mod recover;
 pub mod snapshot;
 mod space;

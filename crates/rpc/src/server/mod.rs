@@ -8,6 +8,7 @@ mod evict;
 mod evict_client;
 mod identity;
 mod principal;
+pub mod probes;
 pub mod recovery;
 mod session;
 mod slots;

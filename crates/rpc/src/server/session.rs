@@ -2,6 +2,7 @@
 
 use super::slots::{Arrival, Slot};
 use super::{ClientId, Incoming, Outgoing, Peer, Principal, Proofs, STATUS_UNFINISHED, StoredReply};
+use crate::at_work::AtWork;
 use crate::credits::Role;
 use crate::link::Link;
 use crate::nrs::Nrs;
@@ -15,7 +16,7 @@ use wire::msg::notify::Notify;
 use wire::proof::{Challenge, Claim, add_claims};
 use wire::replay::{EXTRA_WALL, encode_wall};
 use wire::under_way::UnderWay;
-use wire::{Bulk, Frame, FrameKind, Header, ReplyContext};
+use wire::{Bulk, Frame, FrameKind, Header, Op, ReplyContext};
 use world::inbound::Room;
 use world::{Instant, sync};
 
@@ -126,6 +127,8 @@ struct SessionState {
     heard: Instant,
     /// As many as it has used.
     slots: Vec<Slot<Box<Arrived>, Kept>>,
+    /// What runs in each of them.
+    begun: Vec<Option<Begun>>,
     /// Slots that the client asked for.
     asked: u16,
     /// As far as its connection has shown.
@@ -156,6 +159,20 @@ pub(crate) struct Arrived {
     pub waited_for: bool,
 }
 
+/// Of a request that runs, or waits to be begun: what is told of it if the target hangs.
+struct Begun {
+    op: Op,
+    jobid: String,
+    /// Its frame, or that of the session that was heard last before it, arrived.
+    at: Instant,
+}
+
+impl Begun {
+    fn of(arrived: &Arrived, at: Instant) -> Begun {
+        Begun { op: arrived.req.op, jobid: arrived.req.ctx.jobid.clone(), at }
+    }
+}
+
 /// What `arrive` makes of a request frame.
 pub(crate) enum Step {
     Execute(Box<Arrived>),
@@ -171,6 +188,7 @@ impl SessionState {
         let n = usize::from(n);
         if self.slots.len() <= n {
             self.slots.resize_with(n + 1, Slot::default);
+            self.begun.resize_with(n + 1, || None);
         }
         &mut self.slots[n]
     }
@@ -189,6 +207,7 @@ impl Session {
                 link: None,
                 heard: now,
                 slots: Vec::new(),
+                begun: Vec::new(),
                 asked: 2,
                 role: Role::Client,
                 running: 0,
@@ -365,6 +384,8 @@ impl Session {
             let replay = req.replay.is_some();
             match g.slot(asked.slot).arrive_or_replay(asked.xid, arrived, replay) {
                 Arrival::Execute(r) => {
+                    let begun = Begun::of(&r, g.heard);
+                    g.begun[usize::from(asked.slot)] = Some(begun);
                     g.running += 1;
                     assert!(g.running <= g.slots.len(), "one request at a time runs in a slot");
                     self.look_at_slots(&mut g);
@@ -390,6 +411,8 @@ impl Session {
             }
             let keep = kept.worth_keeping().then(|| kept.clone());
             let next = g.slots[slot].finish(asked.xid, keep);
+            // One that waited in its slot: when the session was heard last is near enough.
+            g.begun[slot] = next.as_ref().map(|n| Begun::of(n, g.heard));
             if next.is_none() {
                 assert!(g.running > 0, "a request that ends was running");
                 g.running -= 1;
@@ -426,6 +449,21 @@ impl Session {
         let g = self.lock();
         let slots = (0..).zip(&g.slots);
         UnderWay::new(slots.filter_map(|(i, s)| Some((i, s.under_way()?))).collect())
+    }
+
+    /// What runs in it.
+    pub fn at_work(&self, now: Instant) -> Vec<AtWork> {
+        let g = self.lock();
+        let begun: Vec<&Begun> = g.begun.iter().flatten().collect();
+        assert!(begun.len() <= usize::from(model::limits::SLOTS_PER_SESSION), "one runs in a slot");
+        let one = |b: &Begun| AtWork {
+            age: now.since(b.at),
+            op: b.op,
+            jobid: b.jobid.clone(),
+            name: g.name.clone(),
+            address: g.from.address,
+        };
+        begun.into_iter().map(one).collect()
     }
 
     pub fn notify(&self, n: &Notify) {

@@ -9,6 +9,7 @@ mod faults;
 mod identity;
 mod inbound;
 mod names;
+mod probes;
 mod recovery;
 mod slow;
 mod sockets;
