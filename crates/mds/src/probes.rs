@@ -11,7 +11,7 @@ pub fn keep(mdt: &Arc<Mdt>) {
     mdt.probes.keep("mdt probes", move || weak.upgrade().map_or(Attempt::Gone, |mdt| begin(&mdt)));
 }
 
-fn begin(mdt: &Mdt) -> Attempt {
+pub fn begin(mdt: &Mdt) -> Attempt {
     let alive = mdt.db.is_held() && mdt.db.stopped().is_none() && !mdt.stop.is_begun();
     if !alive || mdt.recovery.phase() != Phase::Serving || mdt.peers.maintenance().is_on() {
         return Attempt::PutOff;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::Op;
 
 /// Of a name that a client gave itself, or a job.
-const NAME_MAX_CHARS: usize = 32;
+const NAME_MAX_CHARS: usize = 48;
 
 /// A request that runs.
 #[derive(Clone, PartialEq, Eq, Debug)]

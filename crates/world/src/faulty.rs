@@ -1,15 +1,17 @@
-//! A disk whose errors are switched on while it works: how an administrator or a test sees what a failing
-//! disk does.
+//! A disk whose errors and stalls are switched on while it works: how an administrator or a test sees what a
+//! failing disk does.
 //!
 //! Off, it costs one relaxed load a call.
 
 use crate::gate::{Gate, Kind};
 use crate::lock;
+use crate::sys;
 use model::Errno;
 use model::mutex::Mutex;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Rules of one disk.
 const RULES_MAX: usize = 16;
@@ -25,12 +27,41 @@ const KINDS: [(&str, Option<Kind>); 5] = [
 
 const ERRORS: [Errno; 3] = [Errno::EIO, Errno::ENOSPC, Errno::EROFS];
 
-/// One kind of calls fails.
+/// The longest that a call is held up, milliseconds.
+const STALL_MAX_MS: u64 = 600_000;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Error(Errno),
+    /// It is made so many milliseconds late.
+    Stall(u64),
+}
+
+impl Outcome {
+    fn parse(text: &str) -> Option<Outcome> {
+        if let Some(ms) = text.strip_suffix("ms") {
+            return ms.parse().ok().filter(|ms| (1..=STALL_MAX_MS).contains(ms)).map(Outcome::Stall);
+        }
+        ERRORS.into_iter().find(|e| e.name() == text).map(Outcome::Error)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Error(e) => f.write_str(e.name()),
+            Outcome::Stall(ms) => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+/// One kind of calls fails, or takes long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
     kind: Option<Kind>,
-    errno: Errno,
-    /// Calls that fail before the rule is spent; 0: all.
+    outcome: Outcome,
+    /// Calls that it is about before the rule is spent; 0: all.
     left: u64,
     /// Only paths with this in them; empty: all.
     part: String,
@@ -39,21 +70,20 @@ struct Rule {
 impl Rule {
     fn parse(text: &str) -> Option<Rule> {
         let (text, part) = text.split_once('@').unwrap_or((text, ""));
-        let (kind, error) = text.split_once('=')?;
-        let (error, left) = match error.split_once(':') {
-            Some((e, n)) => (e, n.parse().ok().filter(|n| *n > 0)?),
-            None => (error, 0),
+        let (kind, outcome) = text.split_once('=')?;
+        let (outcome, left) = match outcome.split_once(':') {
+            Some((o, n)) => (o, n.parse().ok().filter(|n| *n > 0)?),
+            None => (outcome, 0),
         };
         let kind = KINDS.iter().find(|(n, _)| *n == kind)?.1;
-        let errno = ERRORS.into_iter().find(|e| e.name() == error)?;
-        Some(Rule { kind, errno, left, part: part.to_string() })
+        Some(Rule { kind, outcome: Outcome::parse(outcome)?, left, part: part.to_string() })
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = KINDS.iter().find(|(_, k)| *k == self.kind).map_or("", |(n, _)| n);
-        write!(f, "{kind}={}", self.errno.name())?;
+        write!(f, "{kind}={}", self.outcome)?;
         if self.left > 0 {
             write!(f, ":{}", self.left)?;
         }
@@ -74,8 +104,9 @@ pub struct DiskFaults {
 
 impl DiskFaults {
     /// `none`, or rules with commas between them: `OP=ERROR[:COUNT][@PART]`, where OP is `read`, `write`,
-    /// `flush`, `name` or `all`, ERROR is `EIO`, `ENOSPC` or `EROFS`, COUNT how many calls fail before the
-    /// rule is spent, PART what a path must have in it. `EINVAL` for anything else; then nothing changes.
+    /// `flush`, `name` or `all`, ERROR is `EIO`, `ENOSPC` or `EROFS`, or a time as `2000ms` by which calls
+    /// are late, COUNT how many calls fail or are late before the rule is spent, PART what a path must have
+    /// in it. `EINVAL` for anything else; then nothing changes.
     pub fn set(&self, text: &str) -> Result<(), Errno> {
         let rules: Option<Vec<Rule>> = match text.trim() {
             "none" | "" => Some(Vec::new()),
@@ -97,7 +128,7 @@ impl DiskFaults {
         rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// Calls that failed so far.
+    /// Calls that failed or were late so far.
     pub fn fired(&self) -> u64 {
         self.fired.load(Relaxed)
     }
@@ -111,7 +142,7 @@ impl Gate for DiskFaults {
         let mut rules = lock(&self.rules);
         let fits = |r: &Rule| r.kind.is_none_or(|k| k == kind) && path.contains(&r.part);
         let Some(at) = rules.iter().position(fits) else { return Ok(()) };
-        let errno = rules[at].errno;
+        let outcome = rules[at].outcome;
         match rules[at].left {
             0 => {}
             1 => drop(rules.remove(at)),
@@ -119,7 +150,14 @@ impl Gate for DiskFaults {
         }
         self.on.store(!rules.is_empty(), Relaxed);
         self.fired.fetch_add(1, Relaxed);
-        Err(io::Error::from_raw_os_error(errno.0))
+        drop(rules);
+        match outcome {
+            Outcome::Error(e) => Err(io::Error::from_raw_os_error(e.0)),
+            Outcome::Stall(ms) => {
+                sys::sleep(Duration::from_millis(ms));
+                Ok(())
+            }
+        }
     }
 }
 
@@ -148,6 +186,14 @@ mod tests {
         assert_eq!(f.read_at(&mut [0], 0).unwrap(), 1);
         assert_eq!(faults.fired(), 4);
         for wrong in ["write", "write=EPERM", "sync=EIO", "read=EIO:0", "read=EIO,"] {
+            assert_eq!(faults.set(wrong), Err(Errno::EINVAL), "{wrong}");
+        }
+        faults.set("flush=50ms:1@/a").unwrap();
+        assert_eq!(faults.text(), "flush=50ms:1@/a");
+        let end = sys::Deadline::after(Duration::from_millis(50));
+        f.sync_data().unwrap();
+        assert!(end.passed() && faults.text() == "none");
+        for wrong in ["flush=0ms", "flush=600001ms", "flush=ms", "flush=5s", "flush=-1ms"] {
             assert_eq!(faults.set(wrong), Err(Errno::EINVAL), "{wrong}");
         }
         faults.set("none").unwrap();

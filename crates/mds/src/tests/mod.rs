@@ -18,6 +18,7 @@ mod osts;
 mod own;
 mod pools;
 mod posix;
+mod probes;
 mod purge;
 mod recovery;
 mod recreate;

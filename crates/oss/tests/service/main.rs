@@ -1,6 +1,7 @@
 //! An OST over a disk in memory: exactly once, atomic appends, limits, full and failing disks.
 
 mod echo;
+mod probes;
 mod shares;
 
 use bytes::Bytes;

@@ -220,14 +220,15 @@ impl Probes {
     fn tell(&self, begun: Instant, how: &str) -> String {
         let now = self.world.now();
         let (oldest, count) = self.peers.at_work(now);
-        let mut beside: Vec<String> = oldest.iter().map(AtWork::to_string).collect();
-        if count > oldest.len() {
-            beside.push(format!("and {} more", count - oldest.len()));
-        }
-        let beside = if beside.is_empty() { "no request".to_string() } else { beside.join("; ") };
+        let named = oldest.iter().map(AtWork::to_string).collect::<Vec<_>>().join("; ");
+        let beside = match count {
+            0 => ": no request".to_string(),
+            n if n > oldest.len() => format!(", the oldest of {n}: {named}"),
+            _ => format!(": {named}"),
+        };
         let (label, s) = (&self.label, now.since(begun).as_secs_f64());
         let text = format!(
-            "{label}: a small change that is made durable now and then {how} {s:.1} s; at work beside it: {beside}"
+            "{label}: a small change that is made durable now and then {how} {s:.1} s; at work beside it{beside}"
         );
         model::event!(WARN, SlowProbe, label, "{text}");
         text

@@ -19,8 +19,8 @@ static TABLE: Table<Target> = Table {
                 "disk_fault",
                 "none",
                 |text| DiskFaults::default().set(text),
-                "For drills: calls to the disk that shall fail, as OP=ERROR[:COUNT][@PART,...]; OP is read, write, flush, name or all, \
-                 ERROR is EIO, ENOSPC or EROFS, PART is part of a path. 'none' ends it, and so does a restart.",
+                "For drills: calls to the disk that shall fail or take long, as OP=ERROR[:COUNT][@PART,...]; OP is read, write, flush, name or all, \
+                 ERROR is EIO, ENOSPC, EROFS or a time as 2000ms, PART is part of a path. 'none' ends it, and so does a restart.",
             )
             .until_restart(),
             |t, ()| t.faults.text().into(),
@@ -31,7 +31,7 @@ static TABLE: Table<Target> = Table {
             },
         ),
         Param::shown(
-            Decl::counter("disk_faults_fired", "", "Calls to the disk that failed because of disk_fault."),
+            Decl::counter("disk_faults_fired", "", "Calls to the disk that failed or took long because of disk_fault."),
             |t, ()| t.faults.fired().into(),
         ),
         Param::shown(

@@ -318,7 +318,7 @@ fn errors(f: &Facts) -> Vec<Finding> {
         out.push(Finding::error(device, what, "dmesg; nacre fsck DIR once the disk is well; nacre replace"));
     }
     for (device, value) in f.each("osd-nacre.", ".disk_fault").filter(|(_, v)| *v != "none") {
-        let what = format!("a drill makes its disk fail: {value}");
+        let what = format!("a drill makes its disk fail, or slow: {value}");
         out.push(Finding::warning(
             device,
             what,
