@@ -67,6 +67,8 @@ fn what_happens_to_a_cluster_is_told_with_what_it_has_in_common() -> Result<()> 
     ensure!(heard(), "the server is not there");
     lctl(&["set_param", "llite.*.probe_interval=0"])?;
 
+    a_disk_that_stalls_is_told_with_what_runs(&fs)?;
+
     let summary = nacre(&["events", "--summary"])?;
     ensure!(summary.starts_with("week from") && summary.contains(" network "), "{summary}");
     ensure!(nacre(&["events", "--explain", "n402"])?.contains("not written back is lost"));
@@ -76,4 +78,34 @@ fn what_happens_to_a_cluster_is_told_with_what_it_has_in_common() -> Result<()> 
     ensure!(events(&["-l", "error", "-c", "config"])?.is_empty(), "nothing of that is an error");
     fs.down()?;
     fails("nacre", &["events"], 19, "no daemon and no mount")
+}
+
+/// The flushes of an OST take two seconds: the server says so itself, and who writes there.
+fn a_disk_that_stalls_is_told_with_what_runs(fs: &TestFs) -> Result<()> {
+    let ost = format!("{}-OST0001", fs.fsname());
+    let (file, set) = (fs.mount(0).join("f"), |text: String| lctl(&["set_param", &text]));
+    set(format!("obdfilter.{ost}.probe_interval=1"))?;
+    set(format!("osd-nacre.{ost}.disk_fault=flush=2000ms@/journal"))?;
+    let told = || {
+        events(&["-c", "hang", "-a", &ost]).is_ok_and(|all| {
+            let text = |e: &Value| e["text"].as_str().unwrap_or_default().to_string();
+            all.iter().map(text).any(|t| {
+                t.contains("waits since")
+                    && t.contains(" at work beside it")
+                    && t.contains(" of nacre-client ")
+            })
+        })
+    };
+    wait_until("who writes while its disk hangs is named", LIMIT, || {
+        // Whoever waits for it to be durable runs while the probe does.
+        let mut dd = Command::new("dd");
+        dd.args(["if=/dev/zero", "bs=4096", "count=1", "oflag=sync", "conv=notrunc"]);
+        let wrote = dd.arg(format!("of={}", file.display())).stderr(Stdio::null()).status();
+        told() || wrote.is_err()
+    })?;
+    set(format!("osd-nacre.{ost}.disk_fault=none"))?;
+    let stats =
+        ok_within(tool("lctl").args(["get_param", "-n", &format!("obdfilter.{ost}.probe_stats")]), LIMIT)?;
+    ensure!(stats.contains("slow ") && stats.contains("done "), "{stats}");
+    set(format!("obdfilter.{ost}.probe_interval=0")).map(drop)
 }

@@ -23,8 +23,8 @@ fn known(top: &Path) -> Result<String> {
         "cd {t}; find . -printf '%p %y %m %u %g %n %s %T@ %l\\n' | sort; \
          find . -type f -print0 | sort -z | xargs -0 -r md5sum; getfacl -R -P -p . ; \
          getfattr -R -P -d -m '^user\\.' . | sort; \
-         find . -type f -o -type d | sort | while read -r f; do \
-           echo $f $({lfs} getstripe -d -c -S -p $f 2>&1) $({lfs} project -d $f); done; \
+         find . -type f -o -type d | sort | xargs -d '\\n' -r {lfs} getstripe -d -c -S -p 2>&1; \
+         find . -type f -o -type d | sort | xargs -d '\\n' -r {lfs} project -d; \
          find . -type f -printf '%i %p\\n' | sort | awk '{{ if (!($1 in n)) n[$1] = $2; print $2, n[$1] }}' | sort"
     );
     sh(&all, LIMIT)
