@@ -104,8 +104,11 @@ fn a_disk_that_stalls_is_told_with_what_runs(fs: &TestFs) -> Result<()> {
         told() || wrote.is_err()
     })?;
     set(format!("osd-nacre.{ost}.disk_fault=none"))?;
-    let stats =
-        ok_within(tool("lctl").args(["get_param", "-n", &format!("obdfilter.{ost}.probe_stats")]), LIMIT)?;
-    ensure!(stats.contains("slow ") && stats.contains("done "), "{stats}");
+    // A probe is counted when it has ended.
+    wait_until("probes are counted with those that were slow", LIMIT, || {
+        let mut get = tool("lctl");
+        get.args(["get_param", "-n", &format!("obdfilter.{ost}.probe_stats")]);
+        ok_within(&mut get, LIMIT).is_ok_and(|stats| stats.contains("slow ") && stats.contains("done "))
+    })?;
     set(format!("obdfilter.{ost}.probe_interval=0")).map(drop)
 }
