@@ -40,36 +40,14 @@ const SETTLE_EVERY: Duration = Duration::from_secs(1);
 /// An object that is being written, or whose record does not have all blocks that were: its file has them
 /// later.
 struct Behind {
-    /// No other has the same, of this object or another.
-    id: u64,
     owner: Owner,
     /// Writes under way.
     open: usize,
-    /// Bytes written since it is remembered.
+    /// Bytes of its blocks before what was written.
+    base: u64,
     written: u64,
-    /// So many of these its record was known to have, ...
-    settled: u64,
-    /// ... with blocks of so many bytes by then. `None`: nobody looked yet.
-    base: Option<u64>,
-    /// Bytes of blocks that its record had when it was seen last.
-    seen: u64,
-    /// What its record lacks of all, or less.
+    /// What its record lacks of both.
     lacks: u64,
-}
-
-impl Behind {
-    /// Written since somebody looked at the record.
-    fn unsettled(&self) -> u64 {
-        assert!(self.settled <= self.written, "no more is settled than was written");
-        self.written - self.settled
-    }
-}
-
-/// How much of an object was written at a moment.
-#[derive(Clone, Copy)]
-struct WrittenAt {
-    behind: u64,
-    written: u64,
 }
 
 #[derive(Default)]
@@ -80,8 +58,6 @@ struct ShareTable {
     /// Bytes of writes that were admitted and are being done.
     under_way: BTreeMap<QuotaId, u64>,
     behind: BTreeMap<ObjectId, Behind>,
-    /// The id of the object that comes to be behind next.
-    next_behind: u64,
     /// Sums of what their records lack.
     lacking: BTreeMap<QuotaId, u64>,
 }
@@ -123,7 +99,7 @@ impl ShareTable {
     /// being written.
     fn set_lacks(&mut self, object: ObjectId, lacks: u64) {
         let Some(b) = self.behind.get_mut(&object) else { return };
-        assert!(lacks <= b.unsettled(), "a record lacks no more than was written");
+        assert!(lacks <= b.written, "a record lacks no more than was written");
         let (was, owner, keep) = (std::mem::replace(&mut b.lacks, lacks), b.owner, b.open > 0 || lacks > 0);
         for id in owner.quota_ids() {
             let sum = self.lacking.entry(id).or_default();
@@ -139,30 +115,17 @@ impl ShareTable {
     }
 
     /// A write of so many bytes begins.
-    fn begin(&mut self, object: ObjectId, owner: Owner, bytes: u64) {
+    fn begin(&mut self, object: ObjectId, blocks: u64, owner: Owner, bytes: u64) {
         for id in owner.quota_ids() {
             let n = self.under_way.entry(id).or_default();
             *n = n.saturating_add(bytes);
         }
-        let id = self.next_behind;
-        let fresh = || Behind { id, owner, open: 0, written: 0, settled: 0, base: None, seen: 0, lacks: 0 };
-        self.behind.entry(object).or_insert_with(fresh).open += 1;
-        self.next_behind += 1;
+        let base = blocks.saturating_mul(512);
+        let fresh = Behind { owner, open: 0, base, written: 0, lacks: 0 };
+        self.behind.entry(object).or_insert(fresh).open += 1;
     }
 
-    /// The record of an object that is being written has so many blocks. Whoever looks does so after his
-    /// `begin` and before his data is there: what was written before is among them, or others have it as
-    /// theirs.
-    fn looked_at(&mut self, object: ObjectId, blocks: u64) {
-        let b = self.behind.get_mut(&object).expect("an object that is written is remembered");
-        if b.base.is_none() {
-            b.seen = blocks.saturating_mul(512);
-            b.base = Some(b.seen);
-        }
-    }
-
-    /// It ends; the object's record had so many blocks by then, if it is known. Writes of one object may end
-    /// in another order than they were made in: more seems to be lacking then, until somebody looks.
+    /// It ends; the object's record has so many blocks now, if it is known.
     fn end(&mut self, object: ObjectId, owner: Owner, bytes: u64, blocks: Option<u64>) {
         for id in owner.quota_ids() {
             let n = self.under_way.entry(id).or_default();
@@ -176,45 +139,26 @@ impl ShareTable {
         assert!(b.open > 0, "each write ends once");
         b.open -= 1;
         b.written = b.written.saturating_add(bytes);
-        b.seen = blocks.map_or(b.seen, |n| n.saturating_mul(512));
-        let all = b.base.unwrap_or(b.seen).saturating_add(b.unsettled());
-        let lacks = all.saturating_sub(b.seen).min(b.unsettled());
+        let has = blocks.map_or(b.base, |n| n.saturating_mul(512));
+        let lacks = b.base.saturating_add(b.written).saturating_sub(has).min(b.written);
         self.set_lacks(object, lacks);
     }
 
-    fn written_at(&self, object: ObjectId) -> Option<WrittenAt> {
-        self.behind.get(&object).map(|b| WrittenAt { behind: b.id, written: b.written })
-    }
-
-    /// The record of an object has all that was written up to a moment, and so many blocks. Several may look
-    /// at once: who looked at an earlier moment than another, or at writes that all ended and were forgotten,
-    /// says nothing new.
-    fn settled(&mut self, object: ObjectId, at: WrittenAt, blocks: u64) {
+    /// The record of an object has all that was written up to a moment when that were so many bytes.
+    fn settled(&mut self, object: ObjectId, written: u64) {
         let Some(b) = self.behind.get_mut(&object) else { return };
-        if b.id != at.behind || at.written < b.settled {
-            return;
-        }
-        let lacks = b.lacks.min(b.written - at.written);
+        b.base = b.base.saturating_add(written);
+        let lacks = b.lacks.min(b.written.saturating_sub(written));
         self.set_lacks(object, lacks);
         if let Some(b) = self.behind.get_mut(&object) {
-            (b.settled, b.seen) = (at.written, blocks.saturating_mul(512));
-            b.base = Some(b.seen);
-            assert!(b.lacks <= b.unsettled(), "a record lacks no more than was written");
+            b.written = b.written.saturating_sub(written);
+            assert!(b.lacks <= b.written, "a record lacks no more than was written");
         }
     }
 
     fn is_active(&self) -> bool {
         !self.shares.is_empty() || self.limited.is_some_and(|l| l != Enforced::NONE)
     }
-}
-
-/// The share of who is given so many bytes: he keeps what he uses. But nobody's share grows by that: a write
-/// that ends at this moment is counted twice, in the totals and as one that is under way. (Data that was
-/// accepted beyond a share is used beyond it, and nothing more is admitted.)
-fn share_to_be(given: u64, used: u64, has: Option<u64>) -> u64 {
-    let share = given.max(has.map_or(used, |has| used.min(has)));
-    assert!(share >= given, "nobody has less than he is given");
-    share
 }
 
 /// Whether something of an owner is counted to any of these.
@@ -287,12 +231,12 @@ impl Shares {
         self.active.load(Relaxed)
     }
 
-    /// Admits a write of so many new bytes to an object. `ESHARE`: somebody's share would be exceeded; never
-    /// with `refuses` false. `None`: nobody is limited whose it is.
+    /// Admits a write of so many new bytes to an object with so many blocks. `ESHARE`: somebody's share would
+    /// be exceeded; never with `refuses` false. `None`: nobody is limited whose it is.
     pub async fn admit(
         self: &Arc<Self>,
         objects: &Arc<Objects>,
-        object: ObjectId,
+        (object, blocks): (ObjectId, u64),
         owner: Owner,
         bytes: u64,
         refuses: bool,
@@ -311,12 +255,8 @@ impl Shares {
                     if !fits {
                         return Err(Errno::ESHARE);
                     }
-                    t.begin(object, owner, bytes);
-                    drop(t);
-                    let admitted = ShareUse { shares: self.clone(), object, owner, bytes, blocks: None };
-                    let (attr, _) = objects.attr(object).map_err(|e| e.errno())?;
-                    self.lock().looked_at(object, attr.blocks);
-                    return Ok(Some(admitted));
+                    t.begin(object, blocks, owner, bytes);
+                    return Ok(Some(ShareUse { shares: self.clone(), object, owner, bytes, blocks: None }));
                 }
                 let ids = objects.usage().quota_ids(owner);
                 let of_owner = |b: &Behind| concerns(objects.usage(), b.owner, &ids);
@@ -331,13 +271,14 @@ impl Shares {
     async fn settle(&self, objects: &Arc<Objects>, behind: Vec<ObjectId>) -> Result<(), Errno> {
         for id in behind {
             // What is written meanwhile is seen when it ends.
-            let Some(at) = self.lock().written_at(id) else { continue };
-            let blocks = match objects.settle_written(id).await {
-                Ok(blocks) => blocks,
-                Err(StoreError::Errno(Errno::ESTALE)) => 0,
+            let was = self.lock().behind.get(&id).map(|b| b.written);
+            match objects.settle_written(id).await {
+                Ok(()) | Err(StoreError::Errno(Errno::ESTALE)) => {}
                 Err(e) => return Err(e.errno()),
-            };
-            self.lock().settled(id, at, blocks);
+            }
+            if let Some(was) = was {
+                self.lock().settled(id, was);
+            }
         }
         Ok(())
     }
@@ -398,7 +339,7 @@ impl Shares {
                 ShareChange::Look => {}
                 ShareChange::Set(bytes) => {
                     let has = t.shares.get(&id).copied().filter(|_| planted::on(Bug::ShareNotGivenUp));
-                    let share = share_to_be(bytes, used, t.share(id)).max(has.unwrap_or(0));
+                    let share = bytes.max(used).max(has.unwrap_or(0));
                     t.shares.insert(id, share);
                     if !planted::on(Bug::ShareForgotten) {
                         txn.put(share_key(id), encode(&share.to_le_bytes()));
@@ -410,6 +351,10 @@ impl Shares {
                 }
             }
             let share = t.share(id);
+            assert!(
+                !matches!(change, ShareChange::Set(_)) || share.is_none_or(|s| s >= used),
+                "no less than used"
+            );
             states.push(ShareState { used, share });
         }
         if let Some(types) = limited {
@@ -513,108 +458,26 @@ mod tests {
             let of = |m: &BTreeMap<QuotaId, u64>| m.get(&id).copied().unwrap_or(0);
             (of(&t.under_way), of(&t.lacking), t.behind.len())
         };
-        let looked = |t: &mut ShareTable, n, blocks, bytes| {
-            t.begin(object(n), owner, bytes);
-            t.looked_at(object(n), blocks);
-        };
-        looked(&mut t, 1, 0, 4096);
-        looked(&mut t, 1, 0, 4096);
+        t.begin(object(1), 0, owner, 4096);
+        t.begin(object(1), 0, owner, 4096);
         assert_eq!(sums(&t), (8192, 0, 1));
         t.end(object(1), owner, 4096, Some(0));
         assert_eq!(sums(&t), (4096, 4096, 1), "its blocks come later");
         t.end(object(1), owner, 4096, Some(8));
         assert_eq!(sums(&t), (0, 4096, 1), "the second one saw those of the first");
-        let at = t.written_at(object(1)).unwrap();
-        t.settled(object(1), at, 16);
+        t.settled(object(1), 8192);
         assert_eq!(sums(&t), (0, 0, 0));
-        looked(&mut t, 2, 8, 4096);
+        t.begin(object(2), 8, owner, 4096);
         t.end(object(2), owner, 4096, Some(16));
         assert_eq!(sums(&t), (0, 0, 0), "the record has it");
         // Looked at while another write is under way.
-        looked(&mut t, 3, 0, 4096);
+        t.begin(object(3), 0, owner, 4096);
         t.end(object(3), owner, 4096, None);
-        looked(&mut t, 3, 0, 8192);
-        let at = t.written_at(object(3)).unwrap();
-        t.settled(object(3), at, 8);
+        t.begin(object(3), 0, owner, 8192);
+        t.settled(object(3), 4096);
         assert_eq!(sums(&t), (8192, 0, 1));
         t.end(object(3), owner, 8192, Some(8));
         assert_eq!(sums(&t), (0, 8192, 1));
-    }
-
-    const OBJECT: ObjectId = ObjectId { origin: model::Fid::NONE, component: 0, stripe: 0 };
-    const USER: QuotaId = QuotaId { of: QuotaType::User, id: 7 };
-
-    fn lacking(t: &ShareTable) -> u64 {
-        t.lacking.get(&USER).copied().unwrap_or(0)
-    }
-
-    /// A write of a page into a new block of `OBJECT`, whose record has so many blocks before and after it.
-    fn write_page(t: &mut ShareTable, before: u64, after: u64) {
-        let owner = Owner::new(USER.id, 8, 0);
-        t.begin(OBJECT, owner, 4096);
-        t.looked_at(OBJECT, before);
-        t.end(OBJECT, owner, 4096, Some(after));
-    }
-
-    #[test]
-    fn two_who_look_at_once_take_nothing_twice() {
-        let mut t = ShareTable::default();
-        write_page(&mut t, 0, 0);
-        let (one, two) = (t.written_at(OBJECT).unwrap(), t.written_at(OBJECT).unwrap());
-        t.settled(OBJECT, one, 8);
-        // The second one answers after more was written.
-        write_page(&mut t, 8, 8);
-        assert_eq!(lacking(&t), 4096);
-        t.settled(OBJECT, two, 8);
-        assert_eq!(lacking(&t), 4096, "it was written after both looked");
-        let three = t.written_at(OBJECT).unwrap();
-        t.settled(OBJECT, three, 16);
-        assert_eq!((lacking(&t), t.behind.len()), (0, 0));
-
-        // The same while the object is remembered all the time.
-        t.begin(OBJECT, Owner::new(USER.id, 8, 0), 1);
-        write_page(&mut t, 16, 16);
-        let (one, two) = (t.written_at(OBJECT).unwrap(), t.written_at(OBJECT).unwrap());
-        t.settled(OBJECT, one, 24);
-        write_page(&mut t, 24, 24);
-        t.settled(OBJECT, two, 24);
-        assert_eq!(lacking(&t), 4096);
-    }
-
-    #[test]
-    fn of_writes_that_end_in_another_order_none_is_left_out() {
-        let (mut t, owner) = (ShareTable::default(), Owner::new(USER.id, 8, 0));
-        for _ in 0..2 {
-            t.begin(OBJECT, owner, 4096);
-            t.looked_at(OBJECT, 0);
-        }
-        t.end(OBJECT, owner, 4096, Some(16));
-        t.end(OBJECT, owner, 4096, Some(8));
-        assert_eq!(lacking(&t), 4096, "what was seen last does not have it");
-        let at = t.written_at(OBJECT).unwrap();
-        t.settled(OBJECT, at, 16);
-        assert_eq!((lacking(&t), t.behind.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_share_that_is_made_smaller_does_not_grow() {
-        assert_eq!(share_to_be(4096, 12288, Some(8192)), 8192, "a write of 4096 seems to be twice there");
-        assert_eq!(share_to_be(4096, 6000, Some(8192)), 6000, "he keeps what he uses");
-        assert_eq!(share_to_be(16384, 12288, Some(8192)), 16384);
-        assert_eq!(share_to_be(4096, 12288, None), 12288, "nobody limited him before");
-    }
-
-    #[test]
-    fn a_look_at_a_record_counts_from_the_first_write_on() {
-        let (mut t, owner) = (ShareTable::default(), Owner::new(USER.id, 8, 0));
-        t.begin(OBJECT, owner, 4096);
-        // Another one came, wrote, and its block is in the record.
-        t.begin(OBJECT, owner, 4096);
-        t.looked_at(OBJECT, 0);
-        t.end(OBJECT, owner, 4096, Some(8));
-        t.looked_at(OBJECT, 8);
-        t.end(OBJECT, owner, 4096, Some(8));
-        assert_eq!(lacking(&t), 4096, "the second block comes later");
     }
 
     #[test]

@@ -52,7 +52,7 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::ClosedOstChosen, 2),
     (Bug::SwitchedBeforeDurable, 8),
     (Bug::LastMomentsNotCopied, 14),
-    (Bug::DestroyedBeforeDurable, 68),
+    (Bug::DestroyedBeforeDurable, 460),
     (Bug::OldGenerationAccepted, 12),
     (Bug::LayoutBeyondLease, 8),
     (Bug::NoExtentLock, 4),

@@ -31,15 +31,13 @@ impl Objects {
         }
     }
 
-    /// Sets the record of an object right when its file has all that was written so far. Returns the blocks
-    /// that it has then. `ESTALE` if it was destroyed.
-    pub async fn settle_written(self: &Arc<Self>, id: ObjectId) -> Result<u64, StoreError> {
+    /// Sets the record of an object right when its file has all that was written so far.
+    pub async fn settle_written(self: &Arc<Self>, id: ObjectId) -> Result<(), StoreError> {
         {
             let _alone = self.locks.write(id).await;
             self.files.drained(self.db.core(), id).await?;
         }
-        let blocks = settle(self, id).await?;
-        blocks.ok_or(StoreError::Errno(Errno::ESTALE))
+        settle(self, id).await
     }
 
     /// Sets right what was changed so far.
@@ -97,26 +95,23 @@ impl Objects {
     }
 }
 
-/// Sets the record of an object right, if its file has other blocks. Returns the blocks of its record; `None`
-/// if there is none.
-async fn settle(o: &Objects, id: ObjectId) -> Result<Option<u64>, StoreError> {
+/// Sets the record of an object right, if its file has other blocks.
+async fn settle(o: &Objects, id: ObjectId) -> Result<(), StoreError> {
     let _alone = o.locks.write(id).await;
     let old = match load(&o.db, id) {
         Ok((Some(rec), _)) if rec.location == Location::Own => rec,
-        Ok((rec, _)) => return Ok(rec.map(|rec| rec.attr.blocks)),
-        Err(StoreError::Errno(Errno::ESTALE)) => return Ok(None),
+        Ok(_) | Err(StoreError::Errno(Errno::ESTALE)) => return Ok(()),
         Err(e) => return Err(e),
     };
     let mut new = old.clone();
     o.files.refresh_blocks(id, &mut new);
     if new.attr.blocks == old.attr.blocks || planted::on(Bug::BlocksUnsettled) {
-        return Ok(Some(old.attr.blocks));
+        return Ok(());
     }
     let (mut txn, mut delta) = (Txn::new(), UsageChange::default());
     txn.put(location::object_key(id), new.encode());
     delta.changed(Some(old.usage()), Some(new.usage()));
-    o.usage.submit(&o.db, txn, &delta)?;
-    Ok(Some(new.attr.blocks))
+    o.usage.submit(&o.db, txn, &delta).map(drop)
 }
 
 /// Sets records right until the target stops. `all`: it did not stop in order last time, so nobody knows

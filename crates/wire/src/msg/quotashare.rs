@@ -26,7 +26,7 @@ pub struct ShareOrder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ShareChange {
     Look,
-    /// Bytes; who had more keeps what he uses of that.
+    /// Bytes; no less than there is of the owner already.
     Set(u64),
     /// He has no share of his own.
     Remove,
