@@ -3,14 +3,8 @@
 use crate::mdt::Mdt;
 use rpc::server::probes::Attempt;
 use rpc::server::recovery::Phase;
-use std::sync::Arc;
 
-/// Begins to probe it.
-pub fn keep(mdt: &Arc<Mdt>) {
-    let weak = Arc::downgrade(mdt);
-    mdt.probes.keep("mdt probes", move || weak.upgrade().map_or(Attempt::Gone, |mdt| begin(&mdt)));
-}
-
+/// Begins one, unless the target takes no changes now.
 pub fn begin(mdt: &Mdt) -> Attempt {
     let alive = mdt.db.is_held() && mdt.db.stopped().is_none() && !mdt.stop.is_begun();
     if !alive || mdt.recovery.phase() != Phase::Serving || mdt.peers.maintenance().is_on() {
@@ -21,7 +15,5 @@ pub fn begin(mdt: &Mdt) -> Attempt {
     if mdt.shared.barrier.is_wanted() {
         return Attempt::PutOff;
     }
-    let db = mdt.db.clone();
-    let submitted = db.submit_probe().map_err(|e| e.to_string());
-    Attempt::Begun(Box::pin(async move { db.durable(submitted?).await.map_err(|e| e.to_string()) }))
+    Attempt::begun(mdt.db.probe())
 }

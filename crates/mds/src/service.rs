@@ -150,7 +150,7 @@ impl Mdt {
         mdt.world.spawn("mdt changelog", changelog::keep(mdt.clone()));
         mdt.world.spawn("mdt shares", keep_shares(mdt.clone()));
         mdt.world.spawn("mdt trash", trash::keep(mdt.clone()));
-        probes::keep(&mdt);
+        mdt.probes.keep("mdt probes", &mdt, probes::begin);
         mdt.world.spawn("mdt directories", labels::keep(mdt.clone()));
         freeze::go_on(&mdt);
         mdt.world.spawn("mdt lfsck", lfsck::keep(mdt.clone()));

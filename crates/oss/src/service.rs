@@ -145,7 +145,7 @@ impl Ost {
         });
         ost.peers.set_holders(&ost.locks);
         world.spawn("ost recovery", Recovery::run(ost.clone()));
-        probes::keep(&ost);
+        ost.probes.keep("ost probes", &ost, probes::begin);
         ost.shares.settle_behind(world, &ost.objects);
         Ok(ost)
     }

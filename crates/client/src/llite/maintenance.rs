@@ -1,5 +1,8 @@
 //! Maintenance of the file system as this mount takes part in it (decision 0079).
 
+use crate::base::Context;
+use crate::lmv::Lmv;
+use crate::lov::Lov;
 use crate::{Admin, CancelOnDrop, Fs};
 use model::maintenance::{Maintenance, Mode};
 use model::planted::{self, Bug};
@@ -32,10 +35,7 @@ fn take_order(fs: &Fs, order: Option<u64>) {
         for over in swept {
             let _: std::result::Result<(), _> = over.await;
         }
-        if let Err(e) = lov.cache.flush_now().await {
-            tracing::warn!("{}: not everything could be written before its maintenance: {e}", cx.opt.fsname);
-        }
-        lmv.tell_pending_durably().await;
+        write_back(&cx, &lov, &lmv).await;
         cx.hold.settle(order);
         // What was begun before may go on for as long as a server is away, and keep something here at last.
         if !planted::on(Bug::MaintenanceQuietEarly) {
@@ -44,12 +44,17 @@ fn take_order(fs: &Fs, order: Option<u64>) {
             }
             join_all(lmv.all_targets().iter().map(|t| t.import.changes_drained()).collect()).await;
         }
-        if let Err(e) = lov.cache.flush_now().await {
-            tracing::warn!("{}: not everything could be written before its maintenance: {e}", cx.opt.fsname);
-        }
-        lmv.tell_pending_durably().await;
+        write_back(&cx, &lov, &lmv).await;
         cx.hold.be_quiet(order);
     });
+}
+
+/// What this mount keeps goes to the servers.
+async fn write_back(cx: &Context, lov: &Lov, lmv: &Lmv) {
+    if let Err(e) = lov.cache.flush_now().await {
+        tracing::warn!("{}: not everything could be written before its maintenance: {e}", cx.opt.fsname);
+    }
+    lmv.tell_pending_durably().await;
 }
 
 impl Admin<'_> {

@@ -8,8 +8,8 @@ use super::Peers;
 use crate::at_work::AtWork;
 use model::counters::Counters;
 use model::param::Decl;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use world::sync::watch;
 use world::{BoxFuture, Either, Instant, World, select};
@@ -72,8 +72,13 @@ pub enum Attempt {
     Begun(BoxFuture<Result<(), String>>),
     /// It is frozen, read-only, in maintenance, in recovery, its disk failed, or it stops.
     PutOff,
-    /// There is no such target any more.
-    Gone,
+}
+
+impl Attempt {
+    /// It was begun, and ends so.
+    pub fn begun<E: std::fmt::Display + 'static>(change: BoxFuture<Result<(), E>>) -> Attempt {
+        Attempt::Begun(Box::pin(async move { change.await.map_err(|e| e.to_string()) }))
+    }
 }
 
 impl Peers {
@@ -128,10 +133,15 @@ impl Probes {
         })
     }
 
-    /// Probes until the target stops, or is no more.
-    pub fn keep(self: &Arc<Self>, name: &'static str, begin: impl Fn() -> Attempt + Send + 'static) {
-        let probes = self.clone();
-        self.world.spawn(name, async move { probes.run(begin).await });
+    /// Probes `target` until it stops, or is no more.
+    pub fn keep<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        name: &'static str,
+        target: &Arc<T>,
+        begin: impl Fn(&T) -> Attempt + Send + 'static,
+    ) {
+        let (probes, target) = (self.clone(), Arc::downgrade(target));
+        self.world.spawn(name, async move { probes.run(target, begin).await });
     }
 
     /// No more of them, and nobody waits for one that hangs.
@@ -148,16 +158,16 @@ impl Probes {
         drop(stopping.wait_for(|s| *s).await);
     }
 
-    async fn run(&self, begin: impl Fn() -> Attempt) {
+    async fn run<T>(&self, target: Weak<T>, begin: impl Fn(&T) -> Attempt) {
         while !self.is_stopping() {
             if !self.pause().await {
                 continue;
             }
             let begun = self.world.now();
-            match begin() {
+            let Some(attempt) = target.upgrade().map(|t| begin(&t)) else { return };
+            match attempt {
                 Attempt::Begun(change) => drop(self.probe(begun, change).await),
                 Attempt::PutOff => self.stats.count(ProbeCounter::PutOff, 1),
-                Attempt::Gone => return,
             }
         }
     }

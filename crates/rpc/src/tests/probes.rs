@@ -95,8 +95,8 @@ fn they_come_at_random_and_as_they_are_set() {
     let b = bench(43);
     b.lab.run(async {
         let made = Arc::new(AtomicU64::new(0));
-        let (counts, world) = (made.clone(), b.server.clone());
-        b.probes.keep("probes", move || match counts.fetch_add(1, Ordering::Relaxed) {
+        let world = b.server.clone();
+        b.probes.keep("probes", &made, move |made| match made.fetch_add(1, Ordering::Relaxed) {
             n if n % 2 == 1 => Attempt::PutOff,
             _ => Attempt::Begun(durable_after(&world, 0)),
         });
