@@ -53,6 +53,8 @@ pub struct Call {
     pub umask: u32,
     /// Instead of what `jobid_var` and `jobid_name` say.
     pub jobid: Option<std::sync::Arc<str>>,
+    /// By a descriptor that was opened with O_DIRECT.
+    pub direct: bool,
 }
 
 pub struct MountOptions {

@@ -40,14 +40,33 @@ const SETTLE_EVERY: Duration = Duration::from_secs(1);
 /// An object that is being written, or whose record does not have all blocks that were: its file has them
 /// later.
 struct Behind {
+    /// No other has it: one that is forgotten and comes back is another.
+    serial: u64,
     owner: Owner,
     /// Writes under way.
     open: usize,
-    /// Bytes of its blocks before what was written.
+    /// No fewer bytes than its blocks were before what is not settled.
     base: u64,
+    /// Of all writes that ended.
     written: u64,
-    /// What its record lacks of both.
+    /// Of these, those that its record has for certain: somebody looked after they ended.
+    settled: u64,
+    /// What its record lacks.
     lacks: u64,
+}
+
+impl Behind {
+    fn unsettled(&self) -> u64 {
+        assert!(self.settled <= self.written, "what its record has was written");
+        self.written - self.settled
+    }
+}
+
+/// A moment at which somebody begins to look at an object that is behind.
+#[derive(Clone, Copy)]
+struct LooksAt {
+    serial: u64,
+    written: u64,
 }
 
 #[derive(Default)]
@@ -58,6 +77,8 @@ struct ShareTable {
     /// Bytes of writes that were admitted and are being done.
     under_way: BTreeMap<QuotaId, u64>,
     behind: BTreeMap<ObjectId, Behind>,
+    /// The serial number of the next one.
+    next_serial: u64,
     /// Sums of what their records lack.
     lacking: BTreeMap<QuotaId, u64>,
 }
@@ -99,7 +120,7 @@ impl ShareTable {
     /// being written.
     fn set_lacks(&mut self, object: ObjectId, lacks: u64) {
         let Some(b) = self.behind.get_mut(&object) else { return };
-        assert!(lacks <= b.written, "a record lacks no more than was written");
+        assert!(lacks <= b.unsettled(), "a record lacks no more than was written");
         let (was, owner, keep) = (std::mem::replace(&mut b.lacks, lacks), b.owner, b.open > 0 || lacks > 0);
         for id in owner.quota_ids() {
             let sum = self.lacking.entry(id).or_default();
@@ -114,15 +135,27 @@ impl ShareTable {
         }
     }
 
-    /// A write of so many bytes begins.
-    fn begin(&mut self, object: ObjectId, blocks: u64, owner: Owner, bytes: u64) {
+    /// A write of so many bytes begins. `blocks`: those that the object has now.
+    fn begin(
+        &mut self,
+        object: ObjectId,
+        owner: Owner,
+        bytes: u64,
+        blocks: impl FnOnce() -> Result<u64, Errno>,
+    ) -> Result<(), Errno> {
+        if let Some(b) = self.behind.get_mut(&object) {
+            b.open += 1;
+        } else {
+            let (serial, base) = (self.next_serial, blocks()?.saturating_mul(512));
+            self.next_serial += 1;
+            let fresh = Behind { serial, owner, open: 1, base, written: 0, settled: 0, lacks: 0 };
+            self.behind.insert(object, fresh);
+        }
         for id in owner.quota_ids() {
             let n = self.under_way.entry(id).or_default();
             *n = n.saturating_add(bytes);
         }
-        let base = blocks.saturating_mul(512);
-        let fresh = Behind { owner, open: 0, base, written: 0, lacks: 0 };
-        self.behind.entry(object).or_insert(fresh).open += 1;
+        Ok(())
     }
 
     /// It ends; the object's record has so many blocks now, if it is known.
@@ -140,25 +173,42 @@ impl ShareTable {
         b.open -= 1;
         b.written = b.written.saturating_add(bytes);
         let has = blocks.map_or(b.base, |n| n.saturating_mul(512));
-        let lacks = b.base.saturating_add(b.written).saturating_sub(has).min(b.written);
+        let lacks = b.base.saturating_add(b.unsettled()).saturating_sub(has).min(b.unsettled());
         self.set_lacks(object, lacks);
     }
 
-    /// The record of an object has all that was written up to a moment when that were so many bytes.
-    fn settled(&mut self, object: ObjectId, written: u64) {
+    fn looks_at(&self, object: ObjectId) -> Option<LooksAt> {
+        self.behind.get(&object).map(|b| LooksAt { serial: b.serial, written: b.written })
+    }
+
+    /// The record of an object has all that was written up to a moment. Several may look at once: what
+    /// another one found who began later is not taken back, nor counted twice.
+    fn settled(&mut self, object: ObjectId, at: LooksAt) {
         let Some(b) = self.behind.get_mut(&object) else { return };
-        b.base = b.base.saturating_add(written);
-        let lacks = b.lacks.min(b.written.saturating_sub(written));
+        if b.serial != at.serial || at.written <= b.settled {
+            return;
+        }
+        b.base = b.base.saturating_add(at.written - b.settled);
+        let lacks = b.lacks.min(b.written - at.written);
         self.set_lacks(object, lacks);
         if let Some(b) = self.behind.get_mut(&object) {
-            b.written = b.written.saturating_sub(written);
-            assert!(b.lacks <= b.written, "a record lacks no more than was written");
+            b.settled = at.written;
+            assert!(b.lacks <= b.unsettled(), "a record lacks no more than was written");
         }
     }
 
     fn is_active(&self) -> bool {
         !self.shares.is_empty() || self.limited.is_some_and(|l| l != Enforced::NONE)
     }
+}
+
+/// The share of who is given so many bytes: he keeps what he uses. But nobody's share grows by that: a write
+/// that ends at this moment is counted twice, in the totals and as one that is under way. (Data that was
+/// accepted beyond a share is used beyond it, and nothing more is admitted.)
+fn share_to_be(given: u64, used: u64, has: Option<u64>) -> u64 {
+    let share = given.max(has.map_or(used, |has| used.min(has)));
+    assert!(share >= given, "nobody has less than he is given");
+    share
 }
 
 /// Whether something of an owner is counted to any of these.
@@ -231,12 +281,12 @@ impl Shares {
         self.active.load(Relaxed)
     }
 
-    /// Admits a write of so many new bytes to an object with so many blocks. `ESHARE`: somebody's share would
-    /// be exceeded; never with `refuses` false. `None`: nobody is limited whose it is.
+    /// Admits a write of so many new bytes to an object. `ESHARE`: somebody's share would be exceeded; never
+    /// with `refuses` false. `None`: nobody is limited whose it is.
     pub async fn admit(
         self: &Arc<Self>,
         objects: &Arc<Objects>,
-        (object, blocks): (ObjectId, u64),
+        object: ObjectId,
         owner: Owner,
         bytes: u64,
         refuses: bool,
@@ -255,7 +305,9 @@ impl Shares {
                     if !fits {
                         return Err(Errno::ESHARE);
                     }
-                    t.begin(object, blocks, owner, bytes);
+                    // Not those that it had before this waited.
+                    let blocks = || objects.attr(object).map(|(a, _)| a.blocks).map_err(|e| e.errno());
+                    t.begin(object, owner, bytes, blocks)?;
                     return Ok(Some(ShareUse { shares: self.clone(), object, owner, bytes, blocks: None }));
                 }
                 let ids = objects.usage().quota_ids(owner);
@@ -271,14 +323,12 @@ impl Shares {
     async fn settle(&self, objects: &Arc<Objects>, behind: Vec<ObjectId>) -> Result<(), Errno> {
         for id in behind {
             // What is written meanwhile is seen when it ends.
-            let was = self.lock().behind.get(&id).map(|b| b.written);
+            let Some(at) = self.lock().looks_at(id) else { continue };
             match objects.settle_written(id).await {
                 Ok(()) | Err(StoreError::Errno(Errno::ESTALE)) => {}
                 Err(e) => return Err(e.errno()),
             }
-            if let Some(was) = was {
-                self.lock().settled(id, was);
-            }
+            self.lock().settled(id, at);
         }
         Ok(())
     }
@@ -339,7 +389,7 @@ impl Shares {
                 ShareChange::Look => {}
                 ShareChange::Set(bytes) => {
                     let has = t.shares.get(&id).copied().filter(|_| planted::on(Bug::ShareNotGivenUp));
-                    let share = bytes.max(used).max(has.unwrap_or(0));
+                    let share = share_to_be(bytes, used, t.share(id)).max(has.unwrap_or(0));
                     t.shares.insert(id, share);
                     if !planted::on(Bug::ShareForgotten) {
                         txn.put(share_key(id), encode(&share.to_le_bytes()));
@@ -351,10 +401,6 @@ impl Shares {
                 }
             }
             let share = t.share(id);
-            assert!(
-                !matches!(change, ShareChange::Set(_)) || share.is_none_or(|s| s >= used),
-                "no less than used"
-            );
             states.push(ShareState { used, share });
         }
         if let Some(types) = limited {
@@ -458,26 +504,82 @@ mod tests {
             let of = |m: &BTreeMap<QuotaId, u64>| m.get(&id).copied().unwrap_or(0);
             (of(&t.under_way), of(&t.lacking), t.behind.len())
         };
-        t.begin(object(1), 0, owner, 4096);
-        t.begin(object(1), 0, owner, 4096);
+        begin(&mut t, object(1), owner, 0, 4096);
+        begin(&mut t, object(1), owner, 0, 4096);
         assert_eq!(sums(&t), (8192, 0, 1));
         t.end(object(1), owner, 4096, Some(0));
         assert_eq!(sums(&t), (4096, 4096, 1), "its blocks come later");
         t.end(object(1), owner, 4096, Some(8));
         assert_eq!(sums(&t), (0, 4096, 1), "the second one saw those of the first");
-        t.settled(object(1), 8192);
+        settle(&mut t, object(1));
         assert_eq!(sums(&t), (0, 0, 0));
-        t.begin(object(2), 8, owner, 4096);
+        begin(&mut t, object(2), owner, 8, 4096);
         t.end(object(2), owner, 4096, Some(16));
         assert_eq!(sums(&t), (0, 0, 0), "the record has it");
         // Looked at while another write is under way.
-        t.begin(object(3), 0, owner, 4096);
+        begin(&mut t, object(3), owner, 0, 4096);
         t.end(object(3), owner, 4096, None);
-        t.begin(object(3), 0, owner, 8192);
-        t.settled(object(3), 4096);
+        begin(&mut t, object(3), owner, 0, 8192);
+        settle(&mut t, object(3));
         assert_eq!(sums(&t), (8192, 0, 1));
         t.end(object(3), owner, 8192, Some(8));
         assert_eq!(sums(&t), (0, 8192, 1));
+    }
+
+    fn begin(t: &mut ShareTable, object: ObjectId, owner: Owner, blocks: u64, bytes: u64) {
+        t.begin(object, owner, bytes, || Ok(blocks)).unwrap();
+    }
+
+    fn settle(t: &mut ShareTable, object: ObjectId) {
+        let at = t.looks_at(object).unwrap();
+        t.settled(object, at);
+    }
+
+    const OBJECT: ObjectId = ObjectId { origin: model::Fid::NONE, component: 0, stripe: 0 };
+    const USER: QuotaId = QuotaId { of: QuotaType::User, id: 7 };
+
+    fn lacking(t: &ShareTable) -> u64 {
+        t.lacking.get(&USER).copied().unwrap_or(0)
+    }
+
+    /// A write of a page into a new block of `OBJECT`, whose record has so many blocks before and after it.
+    fn write_page(t: &mut ShareTable, before: u64, after: u64) {
+        let owner = Owner::new(USER.id, 8, 0);
+        begin(t, OBJECT, owner, before, 4096);
+        t.end(OBJECT, owner, 4096, Some(after));
+    }
+
+    #[test]
+    fn two_who_look_at_once_take_nothing_twice() {
+        let mut t = ShareTable::default();
+        write_page(&mut t, 0, 0);
+        let (one, two) = (t.looks_at(OBJECT).unwrap(), t.looks_at(OBJECT).unwrap());
+        t.settled(OBJECT, one);
+        assert_eq!(t.behind.len(), 0, "nothing is lacking, so it is forgotten");
+        // The second one answers after more was written.
+        write_page(&mut t, 8, 8);
+        assert_eq!(lacking(&t), 4096);
+        t.settled(OBJECT, two);
+        assert_eq!(lacking(&t), 4096, "it was written after both looked");
+        settle(&mut t, OBJECT);
+        assert_eq!((lacking(&t), t.behind.len()), (0, 0));
+
+        // The same while the object is remembered all the time.
+        begin(&mut t, OBJECT, Owner::new(USER.id, 8, 0), 16, 1);
+        write_page(&mut t, 16, 16);
+        let (one, two) = (t.looks_at(OBJECT).unwrap(), t.looks_at(OBJECT).unwrap());
+        t.settled(OBJECT, one);
+        write_page(&mut t, 24, 24);
+        t.settled(OBJECT, two);
+        assert_eq!(lacking(&t), 4096);
+    }
+
+    #[test]
+    fn a_share_that_is_made_smaller_does_not_grow() {
+        assert_eq!(share_to_be(4096, 12288, Some(8192)), 8192, "a write of 4096 seems to be twice there");
+        assert_eq!(share_to_be(4096, 6000, Some(8192)), 6000, "he keeps what he uses");
+        assert_eq!(share_to_be(16384, 12288, Some(8192)), 16384);
+        assert_eq!(share_to_be(4096, 12288, None), 12288, "nobody limited him before");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn users() -> [Cred; 4] {
 }
 
 fn by(who: &Cred) -> Call {
-    Call { cred: who.clone(), pid: 0, umask: 0, jobid: None }
+    Call { cred: who.clone(), pid: 0, ..Call::default() }
 }
 
 /// What a named user, and the owning group, may do, as far as the mode's group bits, which are the list's

@@ -235,7 +235,8 @@ fn the_smallest_limit_of_pool_and_file_system_holds() -> Result<()> {
     used(m)?;
     let shown = in_pool(m, "flash")?;
     let all = shown["bytes"].as_u64().context("bytes")?;
-    ensure!((64 * MIB - 64 * KIB..=64 * MIB + 4 * KIB).contains(&all), "{all} of 64 MiB: {ends:?}");
+    // The host may need a block more for each file, in which it notes where the others lie.
+    ensure!((64 * MIB - 64 * KIB..=64 * MIB + 8 * KIB).contains(&all), "{all} of 64 MiB: {ends:?}");
     ensure!(shown["limits"]["bytes"]["hard"] == 64 << 20, "{shown}");
     ensure!(shown["targets"].as_array().is_some_and(|t| t.len() == 1), "{shown}");
     let text = lfs(&["quota", "-u", &user, "--pool", "flash", m])?;
@@ -251,7 +252,7 @@ fn the_smallest_limit_of_pool_and_file_system_holds() -> Result<()> {
     ensure!(end <= ends[0] + 64 * KIB, "a killed server knows the limit: {end} after {}", ends[0]);
     used(m)?;
     let all = in_pool(m, "flash")?["bytes"].as_u64().context("bytes")?;
-    ensure!(all <= 64 * MIB + 4 * KIB, "{all} of 64 MiB after a restart");
+    ensure!(all <= 64 * MIB + 8 * KIB, "{all} of 64 MiB after a restart");
     drop(one);
     lfs(&["setquota", "-u", &user, "-B", "200M", m])?;
     fs::remove_file(t.mount(0).join("two"))?;

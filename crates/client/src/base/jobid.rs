@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn call(pid: u32) -> Call {
-        Call { cred: model::Cred::new(7, 8), pid, umask: 0, jobid: None }
+        Call { cred: model::Cred::new(7, 8), pid, ..Call::default() }
     }
 
     fn ids() -> (JobIds, Arc<Fake>) {

@@ -54,6 +54,7 @@ impl Client {
             pid: 0,
             umask: who.umask & 0o777,
             jobid: (!who.jobid.is_empty()).then(|| who.jobid.into()),
+            direct: false,
         };
         Ok(User::new(self.fs.clone(), call))
     }

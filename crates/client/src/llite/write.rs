@@ -117,7 +117,8 @@ impl Data {
         let guard = guard.map(|g| Box::new(g) as Box<dyn WriteGuard>);
         // The data may be sent when the process is gone.
         let exempt = call.cred.is_root();
-        let meta = WriteMeta { job: self.cx.job_of(call), exempt, ..write_meta(&state) };
+        let (job, direct) = (self.cx.job_of(call), call.direct);
+        let meta = WriteMeta { job, exempt, direct, ..write_meta(&state) };
         match file.write((!append).then_some(off), data.clone(), meta, guard).await? {
             Written::At(at) => Ok(at),
             Written::NoObjects(at) => {

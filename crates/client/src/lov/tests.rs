@@ -449,27 +449,40 @@ fn a_write_for_which_one_server_has_no_room_to_promise_goes_to_all_of_them_at_on
 #[test]
 fn of_who_is_limited_only_so_much_is_kept_as_the_server_allows() {
     run(10, |r| async move {
-        r.sides[0].ost.script().may_keep = Some(1000);
+        const MAY_KEEP: u64 = 8 << 20;
+        r.sides[0].ost.script().may_keep = Some(MAY_KEEP);
         let f = r.open(&Layout::striped((FILE, 1), 1, 1 << 16, "", &[0]));
-        let there = || r.stored(&f, 0).len();
+        let there = || r.stored(&f, 0).len() as u64;
         write(&f, 0, pattern(100)).await.unwrap();
         assert_eq!(there(), 100, "nothing is known of him: not even the first write is kept");
         write(&f, 100, pattern(900)).await.unwrap();
         assert_eq!(there(), 100, "as much as he may");
         r.until("what is kept is sent at once", || there() == 1000).await;
-        write(&f, 1000, pattern(1001)).await.unwrap();
-        assert_eq!(there(), 2001, "more than that");
-        r.world.sleep(Duration::from_secs(2)).await;
-        write(&f, 2001, pattern(1)).await.unwrap();
-        assert_eq!(there(), 2002, "what was said a while ago is not gone by");
+        write(&f, 1000, pattern(MAY_KEEP + 1)).await.unwrap();
+        let mut end = 1000 + MAY_KEEP + 1;
+        assert_eq!(there(), end, "more than that");
+        let direct = WriteMeta { direct: true, ..WriteMeta::default() };
+        let written = f.write(Some(end), pattern(10).into(), direct, None).await;
+        assert!(matches!(written, Ok(Written::At(_))));
+        end += 10;
+        assert_eq!(there(), end, "whoever waits for the server has its answer");
+        write(&f, end, pattern(1)).await.unwrap();
+        assert_eq!(there(), end, "it may be kept");
+        r.world.sleep(Duration::from_millis(10)).await;
+        end += 1;
+        assert_eq!(there(), end);
+        write(&f, end, pattern(1)).await.unwrap();
+        end += 1;
+        assert_eq!(there(), end, "others may have used up what was left since it was said");
         // His limit is taken away.
         r.sides[0].ost.script().may_keep = None;
         r.world.sleep(Duration::from_secs(2)).await;
-        write(&f, 2002, pattern(1)).await.unwrap();
-        assert_eq!(there(), 2003, "nobody has told this client yet");
+        write(&f, end, pattern(1)).await.unwrap();
+        end += 1;
+        assert_eq!(there(), end, "nobody has told this client yet");
         let answered = r.sides[0].ost.count(Op::Write);
         for n in 0..100 {
-            write(&f, 2003 + n, pattern(1)).await.unwrap();
+            write(&f, end + n, pattern(1)).await.unwrap();
         }
         assert!(r.sides[0].ost.count(Op::Write) < answered + 10, "they are kept again");
     });

@@ -158,7 +158,7 @@ impl File {
                 taken.push((osc, p.len as u64));
             }
             // Behind that: with the first grant the OST says whether somebody is limited there.
-            if !granted || !meta.exempt && !osc.may_keep(meta.owner, p.len as u64) {
+            if !granted || !osc.may_keep(meta, p.len as u64) {
                 taken.into_iter().for_each(|(osc, n)| osc.give_back_grant(n));
                 return false;
             }

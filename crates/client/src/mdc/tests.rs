@@ -43,7 +43,7 @@ impl Rig {
     }
 
     async fn mkdir(&self, side: usize, name: &str) -> bool {
-        let call = Call { cred: Cred::root(), pid: 1, umask: 0, jobid: None };
+        let call = Call { cred: Cred::root(), pid: 1, ..Call::default() };
         let name = name.as_bytes().to_vec();
         let msg = Mkdir { parent: dir(side as u16), name, fid: Fid::NONE, mode: 0o755, umask: 0 };
         self.sides[side].mdc.mkdir_here(&call, &msg).await.unwrap().is_some()

@@ -1,7 +1,7 @@
 //! How much may be kept here for owners whose space is limited: as an OST says with each write. Close to a
 //! limit it is nothing, and writes go through to the server, which refuses what is too much at once.
 
-use super::Osc;
+use super::{Osc, WriteMeta};
 use model::nodemap::Owner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use world::Instant;
 
-/// For so long what was said of an owner is gone by. Others use up his share meanwhile.
-const OWNER_KNOWN_FOR: Duration = Duration::from_secs(1);
+/// For no longer than this what was said of an owner is gone by.
+const OWNER_KNOWN_MAX: Duration = Duration::from_secs(1);
+/// Others use up his share meanwhile, so fast at most.
+const OTHERS_BYTES_PER_MS: u64 = 1 << 20;
 /// Where nobody was limited it is asked again after so long, with grant.
 const LIMITS_KNOWN_FOR: Duration = Duration::from_secs(1);
 /// Owners of whom something is known, at most.
@@ -25,6 +27,12 @@ pub(super) struct KeepBook {
     limits: bool,
     heard: Option<Instant>,
     owners: BTreeMap<Owner, (u64, Instant)>,
+}
+
+/// How long it is gone by that so many bytes may be kept: as much again is left in the share, so long as
+/// others cannot have used that up.
+fn known_for(may_keep: u64) -> Duration {
+    Duration::from_millis(may_keep / OTHERS_BYTES_PER_MS).min(OWNER_KNOWN_MAX)
 }
 
 impl Osc {
@@ -54,9 +62,12 @@ impl Osc {
         self.keeps.lock().owners.clear();
     }
 
-    /// Whether so many bytes more may be kept for an owner. Of whom nothing is known something is written
-    /// first.
-    pub(crate) fn may_keep(self: &Arc<Self>, owner: Owner, bytes: u64) -> bool {
+    /// Whether so many bytes more may be kept. Of an owner of whom nothing is known something is written
+    /// first. Whoever waits for the server in any case (O_DIRECT) may as well have its answer.
+    pub(crate) fn may_keep(self: &Arc<Self>, meta: &WriteMeta, bytes: u64) -> bool {
+        if meta.exempt {
+            return true;
+        }
         let now = self.cx.world.now();
         let b = self.keeps.lock();
         if !b.limits {
@@ -67,7 +78,10 @@ impl Osc {
             }
             return true;
         }
-        let known = b.owners.get(&owner).filter(|(_, t)| now.since(*t) < OWNER_KNOWN_FOR);
+        if meta.direct {
+            return false;
+        }
+        let known = b.owners.get(&meta.owner).filter(|(most, t)| now.since(*t) < known_for(*most));
         let unwritten = self.unwritten.load(Ordering::Relaxed);
         known.is_some_and(|(most, _)| unwritten.saturating_add(bytes) <= *most)
     }

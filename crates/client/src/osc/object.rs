@@ -130,6 +130,8 @@ pub(crate) struct WriteMeta {
     pub time: Timestamp,
     /// Whoever writes is held by no limits.
     pub exempt: bool,
+    /// Whoever writes waits until the server has it (O_DIRECT).
+    pub direct: bool,
     /// For which job; whoever wrote last counts for all that goes in one message.
     pub job: JobId,
 }

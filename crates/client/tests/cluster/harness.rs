@@ -32,11 +32,11 @@ const DIR: &str = "/t";
 const PATIENCE_SECS: u64 = 30;
 
 pub fn call() -> Call {
-    Call { cred: Cred::root(), pid: 1, umask: 0, jobid: None }
+    Call { cred: Cred::root(), pid: 1, ..Call::default() }
 }
 
 pub fn user(uid: u32) -> Call {
-    Call { cred: Cred::new(uid, uid), pid: 1, umask: 0, jobid: None }
+    Call { cred: Cred::new(uid, uid), pid: 1, ..Call::default() }
 }
 
 pub fn at(sec: i64) -> Timestamp {

@@ -53,7 +53,7 @@ type Step = (usize, u32, Act);
 
 fn caller(who: usize, umask: u32) -> Call {
     let users = [Cred::root(), Cred { uid: 7, gid: 7, groups: vec![50] }, Cred::new(9, 9)];
-    Call { cred: users[who].clone(), pid: 1, umask, jobid: None }
+    Call { cred: users[who].clone(), pid: 1, umask, ..Call::default() }
 }
 
 fn a_top() -> impl Strategy<Value = Top> {

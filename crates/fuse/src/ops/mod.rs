@@ -90,7 +90,7 @@ impl Cx {
     /// cost a look into /proc.
     pub fn call_by_handle(&self) -> Call {
         let (uid, gid) = self.ids();
-        Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, umask: 0, jobid: None }
+        Call { cred: Cred { uid, gid, groups: Vec::new() }, pid: self.tid, ..Call::default() }
     }
 
     /// Requests that nobody made come with an invalid id; they are the kernel's own.
@@ -105,7 +105,7 @@ impl Cx {
         let more: Vec<u32> =
             self.groups.iter().filter(|g| uid != 0 && !groups.contains(g)).copied().collect();
         groups.extend(more);
-        Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask, jobid: None }
+        Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask, ..Call::default() }
     }
 
     /// `None`: nobody can tell.
@@ -125,7 +125,7 @@ impl Cx {
     pub fn call_to_search(&self) -> Call {
         let (uid, gid) = self.ids();
         match self.supplementary(uid, gid) {
-            Some(groups) => Call { cred: Cred { uid, gid, groups }, pid: self.tid, umask: 0, jobid: None },
+            Some(groups) => Call { cred: Cred { uid, gid, groups }, pid: self.tid, ..Call::default() },
             None => Call { pid: self.tid, ..Call::default() },
         }
     }

@@ -4,7 +4,7 @@ use super::Cx;
 use crate::abi::{WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut};
 use crate::reply::{Answer, Reply};
 use bytes::Bytes;
-use client::OpenHandle;
+use client::{Call, OpenHandle};
 use model::Errno;
 use model::perm::{FLAG_APPEND, O_APPEND};
 
@@ -26,8 +26,10 @@ pub async fn run(cx: Cx, a: WriteIn, data: Bytes) -> Answer {
     if !append {
         may_overwrite(&cx, &open.file).await?;
     }
-    let before = (a.flags & libc::O_DIRECT as u32 != 0).then(|| fs.error_mark());
-    fs.clone().write(cx.call_by_handle(), fid, a.offset, append, kill, data).await?;
+    let direct = a.flags & libc::O_DIRECT as u32 != 0;
+    let before = direct.then(|| fs.error_mark());
+    let call = Call { direct, ..cx.call_by_handle() };
+    fs.clone().write(call, fid, a.offset, append, kill, data).await?;
     if a.flags & libc::O_DSYNC as u32 != 0 || open.file.sync {
         fs.fsync_open(cx.call_by_handle(), &open.file.errors).await?;
     } else if let Some(before) = before {

@@ -25,14 +25,14 @@ pub async fn run(cx: &Cx, m: Fallocate) -> Result<Done, Errno> {
         let attr = cx.attr_now(m.object)?;
         let have = attr.blocks.saturating_mul(512);
         let need = behind.saturating_sub(have).min(m.len);
-        grows = (need > 0).then_some((attr.blocks, need));
+        grows = (need > 0).then_some(need);
         let need = if need == 0 { Need::Overhead } else { Need::Grow(need) };
         Some(ost.space.admit(need, ost.settings.reserve())?)
     };
     let meta = cx.meta(m.file, Some(cx.stamp(m.inode_ctime)));
     let owner = meta.owner;
     let share = match grows {
-        Some((blocks, bytes)) => cx.within_share((m.object, blocks), owner, bytes, false).await?,
+        Some(bytes) => cx.within_share(m.object, owner, bytes, false).await?,
         None => None,
     };
     let same = cx.same_attr();

@@ -222,7 +222,7 @@ impl Cx {
     /// does not know that. `kept`: the data was accepted by the client that kept it.
     async fn within_share(
         &self,
-        object: (ObjectId, u64),
+        object: ObjectId,
         owner: Owner,
         bytes: u64,
         kept: bool,

@@ -80,7 +80,7 @@ pub(super) async fn within_share(cx: &Cx, m: &Write, len: u64, end: u64) -> Resu
     if overwrites(m, &attr, end) {
         return Ok(None);
     }
-    cx.within_share((m.object, attr.blocks), owner_of(cx, m), len, m.granted).await
+    cx.within_share(m.object, owner_of(cx, m), len, m.granted).await
 }
 
 /// For whom a write is made.

@@ -6,6 +6,9 @@ use super::pending::lay_over;
 use crate::StoreError;
 use model::ObjectId;
 
+/// How often a file is looked at that seems to have fewer blocks than before.
+const LOOKS_MAX: usize = 8;
+
 impl Files {
     /// Bytes as they are, unchecked; what no file holds reads as zeros. Of an own file also what blocks
     /// without a checksum hold, which does not count.
@@ -65,13 +68,22 @@ impl Files {
         }
     }
 
-    /// Allocated space of a file of its own is the host's business and changes behind our back.
+    /// Allocated space of a file of its own is the host's business and changes behind our back. ext4 takes
+    /// blocks that it had reserved out of one sum before it adds them to the other as real ones: for some
+    /// microseconds a file seems to have fewer, so one that has is looked at several times.
     pub(super) fn refresh_blocks(&self, id: ObjectId, rec: &mut ObjectRecord) {
         if rec.location == Location::Own
             && let Ok(f) = self.get(FileKey::Own(id))
-            && let Ok(st) = f.stat()
         {
-            rec.attr.blocks = st.blocks;
+            let looks = (0..LOOKS_MAX).map_while(|_| f.stat().ok());
+            let mut most = None;
+            for st in looks {
+                most = most.max(Some(st.blocks));
+                if st.blocks >= rec.attr.blocks {
+                    break;
+                }
+            }
+            rec.attr.blocks = most.unwrap_or(rec.attr.blocks);
         }
     }
 }
