@@ -594,6 +594,19 @@ pub fn inode_of(path: &Path, what: &str) -> Result<Inode, Failure> {
     }
 }
 
+/// Has a mount give back the locks on objects that it keeps, with what it has read and written under them.
+/// Root's right.
+pub fn give_back_objects(mount: &Path) -> Result<(), Failure> {
+    let sizes = match ask(mount, &Request::ListParam { pattern: "ldlm.namespaces.*-OST*.lru_size".into() })? {
+        Reply::Params(all) => all,
+        other => return Err(strange(mount, &other)),
+    };
+    for (name, _) in sizes {
+        ask(mount, &Request::SetParam { name, value: "clear".into() })?;
+    }
+    Ok(())
+}
+
 /// A reply of another kind than the request's.
 pub fn strange(path: &Path, r: &Reply) -> Failure {
     let shown = format!("{r:?}");

@@ -22,6 +22,7 @@ use grid::Measured;
 pub use knobs::{Flags, Knobs};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::path::Path;
 
 const HELP: &str = "\
 Measures a new installation, bottom up.
@@ -70,6 +71,17 @@ pub type Network = fn(&NetworkLoad, &(dyn Fn(u64) -> bool + Sync)) -> Result<Vec
 
 /// A survey: whether all went well, or what is wrong.
 type Survey = fn(&Asked, &Stop) -> Result<bool>;
+
+/// Has a mount give back what it keeps of objects, so that they are read from their servers. If it does not,
+/// that is said: rates of reading are those of its memory then.
+fn forget(survey: &str, mount: &Path) {
+    if let Err(e) = admin::local::give_back_objects(mount) {
+        eprintln!(
+            "{survey}: '{}' keeps what it has of objects, so it may be read from there: {e}",
+            mount.display()
+        );
+    }
+}
 
 fn known(name: &str) -> Option<(Survey, &'static [&'static str])> {
     match name {

@@ -286,6 +286,9 @@ fn net_point(
                 verify: false,
             })
         };
+        if test == "read" {
+            super::forget(SURVEY, mount);
+        }
         let orders: Vec<(usize, Order)> = (0..procs).map(|r| (r, order(r))).collect();
         let name = format!("{} {test}", SHAPE.head(targets.len(), &p));
         let phase = Phase { name: &name, unit: Unit::MibPerSecond, cold: false, goal: count * procs as u64 };

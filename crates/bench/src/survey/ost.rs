@@ -104,6 +104,7 @@ fn measure(asked: &Asked, stop: &Stop, dir: &Path, target: (u16, String), bytes:
         Ok((row.rate, row.seconds))
     };
     let (write, write_seconds) = one("write", true)?;
+    super::forget("ost-survey", dir);
     let (read, read_seconds) = one("read", false)?;
     Ok(Speed { index, nid, read, write, read_seconds, write_seconds })
 }
