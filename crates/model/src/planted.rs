@@ -230,6 +230,8 @@ bugs! {
     HistoryJudgedByPage = 215,
     /// A mount says that it changes nothing any more while changes that it began are under way.
     MaintenanceQuietEarly = 217,
+    /// A mount goes by what it was told it may keep for a second, however fast others use up the rest.
+    KeepsByOldAnswer = 218,
     /// What somebody may have on the OSTs of a pool is looked at by nobody.
     PoolLimitForgotten = 231,
     /// A modification is executed although the metadata target is frozen.

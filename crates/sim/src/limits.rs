@@ -36,6 +36,9 @@ const LEFT_IN_POOL_MAX_BYTES: u64 = 4 * PIECE_BYTES;
 /// Files that he has at a time, and where his writes end.
 const FILES: u64 = 6;
 const FILE_MAX_BYTES: u64 = 512 << 10;
+/// A limit of which mounts keep some, and the steps in which it is used up before any answer about it is old.
+const KEPT_LIMIT_BYTES: u64 = 8 << 20;
+const STEP_BYTES: u64 = 512 << 10;
 /// A file that outgrows its inode is in both places for a moment.
 const GROWN_BYTES: u64 = 64 << 10;
 /// What is left of a limit of somebody who may have nothing more: a piece does not fit.
@@ -122,8 +125,12 @@ async fn file(fs: &Arc<Fs>, dir: Fid, number: u64, osts: Option<u16>) -> Result<
 }
 
 async fn write(fs: &Arc<Fs>, fid: Fid, off: u64, len: u64) -> Result<(), Errno> {
+    write_by(fs, by_him(), fid, off, len).await
+}
+
+async fn write_by(fs: &Arc<Fs>, call: Call, fid: Fid, off: u64, len: u64) -> Result<(), Errno> {
     let data = vec![1; len as usize].into();
-    fs.clone().write(by_him(), fid, off, false, false, data).await.map(drop)
+    fs.clone().write(call, fid, off, false, false, data).await.map(drop)
 }
 
 impl Worker for QuotaUser {
@@ -225,7 +232,7 @@ impl QuotaUser {
             *end = self.fill(c, fs, fid, most).await?;
         }
         // He has all of it: the last pieces went where there was room for them.
-        let used = self.full(c, &fs).await?;
+        let used = self.full(c, &fs, LIMIT_BYTES).await?;
         if write(&other, small, 0, PIECE_BYTES * 2).await.is_ok() && used + PIECE_BYTES * 2 > LIMIT_BYTES {
             return Err(format!("who had {used} of {LIMIT_BYTES} bytes was given {} more", PIECE_BYTES * 2));
         }
@@ -238,8 +245,67 @@ impl QuotaUser {
         // What is free again may be had, wherever it was.
         self.order(c, &fs, LIMIT_BYTES).await?;
         self.fill(c, &fs, wide, u64::MAX).await?;
-        self.full(c, &fs).await?;
+        self.full(c, &fs, LIMIT_BYTES).await?;
+        self.one_waits(c, &fs, &other).await?;
         self.order(c, &fs, 0).await
+    }
+
+    /// A mount that was told how much it may keep waits while another one uses up the rest: it is refused
+    /// what it writes then, through its cache or around it.
+    async fn one_waits(&mut self, c: &Arc<Cluster>, fs: &Arc<Fs>, other: &Arc<Fs>) -> Result<(), Violation> {
+        if Arc::ptr_eq(fs, other) {
+            return Ok(());
+        }
+        self.remove_all(c, fs).await?;
+        self.order(c, fs, KEPT_LIMIT_BYTES).await?;
+        let (waits, goes_on) = (self.on_one_ost(c, fs, 0).await?, self.on_one_ost(c, other, 1).await?);
+        let (Some(waits), Some(goes_on)) = (waits, goes_on) else { return Ok(()) };
+        let start = c.sim.now();
+        while let Err(e) = write(fs, waits, 0, STEP_BYTES).await {
+            if e == Errno::ENOSPC {
+                return Ok(());
+            }
+            self.patiently(c, start, &format!("a write within a limit gave {e}")).await?;
+        }
+        let (mut off, mut step) = (0, STEP_BYTES);
+        let around = Call { direct: true, ..by_him() };
+        while step >= PIECE_BYTES {
+            match write_by(other, around.clone(), goes_on, off, step).await {
+                Ok(()) => off += step,
+                Err(Errno::EDQUOT) => step /= 2,
+                Err(Errno::ENOSPC) => return Ok(()),
+                Err(e) => self.patiently(c, start, &format!("a write within a limit gave {e}")).await?,
+            }
+        }
+        let by = if self.rng.coin() { around } else { by_him() };
+        match write_by(fs, by, waits, STEP_BYTES, STEP_BYTES / 2).await {
+            Ok(()) => c.sim.count("kept_beside_a_limit"),
+            Err(_) => c.sim.count("not_kept_beside_a_limit"),
+        }
+        let _ = fs.clone().fsync(call(), waits).await;
+        self.full(c, fs, KEPT_LIMIT_BYTES).await.map(drop)
+    }
+
+    /// His file of this number, anew, with one object on the first OST; `None` if that takes none.
+    async fn on_one_ost(
+        &self,
+        c: &Arc<Cluster>,
+        fs: &Arc<Fs>,
+        number: u64,
+    ) -> Result<Option<Fid>, Violation> {
+        let (start, name) = (c.sim.now(), format!("f{number}").into_bytes());
+        let spec = LayoutSpec { stripe_count: 1, osts: vec![0], ..LayoutSpec::default() };
+        loop {
+            match fs.clone().create(by_him(), self.dir, name.clone(), 0o600, O_RDWR, Some(spec.clone())).await
+            {
+                Ok((a, f)) => {
+                    let _ = fs.clone().close(Arc::new(f)).await;
+                    return Ok(Some(a.fid));
+                }
+                Err(Errno::ENOSPC) => return Ok(None),
+                Err(e) => self.patiently(c, start, &format!("a file could not be made: {e}")).await?,
+            }
+        }
     }
 
     async fn remove_all(&self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> Result<(), Violation> {
@@ -277,7 +343,7 @@ impl QuotaUser {
         (fs, fid, end): (&Arc<Fs>, Fid, u64),
     ) -> Result<(), Violation> {
         self.lose_power_while_writing(c, (fs, fid, end)).await?;
-        self.full(c, fs).await.map(drop)
+        self.full(c, fs, LIMIT_BYTES).await.map(drop)
     }
 
     async fn lose_power_while_writing(
@@ -334,7 +400,7 @@ impl QuotaUser {
     }
 
     /// He has all that he may have, and no more; how much.
-    async fn full(&self, c: &Arc<Cluster>, fs: &Arc<Fs>) -> Result<u64, Violation> {
+    async fn full(&self, c: &Arc<Cluster>, fs: &Arc<Fs>, limit: u64) -> Result<u64, Violation> {
         let mut was = None;
         let start = c.sim.now();
         loop {
@@ -344,12 +410,12 @@ impl QuotaUser {
             if let Some(s) = now.filter(|_| now == was) {
                 let shares = s.shares.unwrap_or(u64::MAX);
                 return match s.used {
-                    used if used > LIMIT_BYTES => Err(format!("he has {used} bytes of {LIMIT_BYTES}")),
-                    used if used + LEFT_MAX_BYTES < LIMIT_BYTES => {
-                        Err(format!("he may have {LIMIT_BYTES} bytes and was refused more with {used}"))
+                    used if used > limit => Err(format!("he has {used} bytes of {limit}")),
+                    used if used + LEFT_MAX_BYTES < limit => {
+                        Err(format!("he may have {limit} bytes and was refused more with {used}"))
                     }
-                    used if shares > LIMIT_BYTES => {
-                        Err(format!("{shares} bytes are given out of {LIMIT_BYTES}, {used} are used"))
+                    used if shares > limit => {
+                        Err(format!("{shares} bytes are given out of {limit}, {used} are used"))
                     }
                     used => Ok(used),
                 };

@@ -63,6 +63,7 @@ const FIRST: &[(Bug, u64)] = &[
     (Bug::LimitChangeUntold, 114),
     (Bug::DirectoryLostAtRename, 6),
     (Bug::PoolLimitForgotten, 14),
+    (Bug::KeepsByOldAnswer, 34),
     (Bug::FrozenModified, 18),
     (Bug::SnapshotStale, 38),
     (Bug::ChangelogRecordLost, 15),

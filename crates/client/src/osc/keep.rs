@@ -3,6 +3,7 @@
 
 use super::{Osc, WriteMeta};
 use model::nodemap::Owner;
+use model::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +33,9 @@ pub(super) struct KeepBook {
 /// How long it is gone by that so many bytes may be kept: as much again is left in the share, so long as
 /// others cannot have used that up.
 fn known_for(may_keep: u64) -> Duration {
+    if planted::on(Bug::KeepsByOldAnswer) {
+        return OWNER_KNOWN_MAX;
+    }
     Duration::from_millis(may_keep / OTHERS_BYTES_PER_MS).min(OWNER_KNOWN_MAX)
 }
 
@@ -78,7 +82,7 @@ impl Osc {
             }
             return true;
         }
-        if meta.direct {
+        if meta.direct && !planted::on(Bug::KeepsByOldAnswer) {
             return false;
         }
         let known = b.owners.get(&meta.owner).filter(|(most, t)| now.since(*t) < known_for(*most));
