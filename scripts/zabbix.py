@@ -22,6 +22,15 @@ ITEMS = [
     ("nacre.left_out", "Rows that found no room on the page", "", "nacre_metrics_left_out", "sum", []),
 ]
 
+
+def slow_probes(kind, prefix):
+    """Of a kind of target."""
+    return (f"nacre.{kind}.probes_slow", "{#TARGET}: slow probes", "",
+            f'nacre_{prefix}_probe_operation_seconds_count{{target="{{#TARGET}}",operation="slow"}}', "value or 0", [
+                ("max({},10m)-min({},10m)>2", "WARNING", "{#TARGET} takes long to make small changes durable"),
+            ])
+
+
 # key, name, discovered from, {macro: label}, items as above, with macros
 RULES = [
     ("nacre.targets", "Targets", "nacre_target_up", {"{#COMPONENT}": "component", "{#TARGET}": "target"}, [
@@ -50,6 +59,7 @@ RULES = [
          'nacre_obdfilter_checksum_errors_total{target="{#TARGET}"}', "value", [
             ("change({})>0", "HIGH", "Data of {#TARGET} is not what was written"),
         ]),
+        slow_probes("ost", "obdfilter"),
     ]),
     ("nacre.mdts", "MDTs", "nacre_mdt_filestotal", {"{#TARGET}": "target"}, [
         ("nacre.mdt.inodes", "{#TARGET}: inodes", "", 'nacre_mdt_filestotal{target="{#TARGET}"}', "value", []),
@@ -62,6 +72,7 @@ RULES = [
         ("nacre.mdt.evictions", "{#TARGET}: evictions", "", 'nacre_mdt_evictions_total{target="{#TARGET}"}', "value", [
             ("change({})>0", "WARNING", "{#TARGET} evicted a client"),
         ]),
+        slow_probes("mdt", "mdt"),
     ]),
     ("nacre.mounts", "Sessions of mounts with OSTs", "nacre_osc_connected", {"{#MOUNT}": "mount", "{#TARGET}": "target"}, [
         ("nacre.osc.connected", "{#MOUNT}: session with {#TARGET}", "",
@@ -101,8 +112,11 @@ def ident(*names):
 def item(of, key, name, units, pattern, how, triggers, discovered):
     """An item, or with `discovered` (the macros) the prototype of one."""
     full = f"{key}[{','.join(discovered)}]" if discovered else key
-    taken = ("value", "") if how == "value" else ("function", "sum" if how == "rate" else how)
+    taken = ("value", "") if how.startswith("value") else ("function", "sum" if how == "rate" else how)
     steps = [{"type": "PROMETHEUS_PATTERN", "parameters": [pattern, *taken]}]
+    if how == "value or 0":
+        # What never counted has no row.
+        steps[0] |= {"error_handler": "CUSTOM_VALUE", "error_handler_params": "0"}
     if how == "rate":
         steps.append({"type": "CHANGE_PER_SECOND", "parameters": [""]})
     out = {

@@ -60,6 +60,34 @@ fn load(fs: &TestFs, round: u32) -> Result<()> {
     Ok(())
 }
 
+/// The disks of an OST and of the MDT are slow, until so many probes of each were.
+fn slow_probes(fs: &TestFs, many: u64) -> Result<()> {
+    let targets = [("obdfilter", "OST0000"), ("mdt", "MDT0000")];
+    let lctl = |text: String| ok_within(tool("lctl").args(["set_param", &text]), LIMIT).map(drop);
+    let faults = |what: &str| -> Result<()> {
+        for (kind, target) in targets {
+            let (of, interval) = (format!("{}-{target}", fs.fsname()), if what == "none" { 10 } else { 1 });
+            lctl(format!("osd-nacre.{of}.disk_fault={what}"))?;
+            lctl(format!("{kind}.{of}.probe_interval={interval}"))?;
+        }
+        Ok(())
+    };
+    faults("flush=1100ms@/journal")?;
+    let counted = wait_until("probes are slow", LIMIT, || {
+        let page = ok_within(tool("nacre").args(["metrics", "--text"]), LIMIT).unwrap_or_default();
+        targets.iter().all(|(kind, target)| {
+            let row = format!(
+                "nacre_{kind}_probe_operation_seconds_count{{target=\"{}-{target}\",operation=\"slow\"}} ",
+                fs.fsname()
+            );
+            let value = page.lines().find_map(|l| l.strip_prefix(&row));
+            value.and_then(|v| v.trim().parse::<f64>().ok()).is_some_and(|v| v >= many as f64)
+        })
+    });
+    faults("none")?;
+    counted
+}
+
 fn promtool(args: &[&str], input: &str) -> Result<std::process::Output> {
     let mut c = Command::new(kit("promtool"));
     let mut child =
@@ -113,6 +141,7 @@ fn metrics_are_told_where_they_were_asked_for_and_say_what_is_away() -> Result<(
     let rows = doc["metrics"].as_array().context("no rows")?;
     ensure!(rows.len() > 50 && rows.iter().all(|r| r["labels"]["target"] == format!("{name}-OST0001")));
 
+    slow_probes(&fs, 1)?;
     zabbix_finds_what_it_looks_for(&fs)?;
 
     // A server that is dead: mounts say so, and which.
@@ -258,6 +287,9 @@ fn dashboards_show_something_and_rules_fire_in_a_real_prometheus() -> Result<()>
     an_ost_is_full(&fs)?;
     a_block_is_damaged(&fs)?;
     a_server_hangs(&fs)?;
+    slow_probes(&fs, 6)?;
+    tells("NacreProbesSlow", &format!("{}-OST0000", fs.fsname()))?;
+    tells("NacreProbesSlow", &format!("{}-MDT0000", fs.fsname()))?;
     a_client_is_evicted(&fs)?;
     drop(prometheus);
     fs.down()
