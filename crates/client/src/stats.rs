@@ -63,8 +63,8 @@ impl Verb {
         !matches!(self, Verb::Close | Verb::Fsync | Verb::Statfs)
     }
 
-    /// Nothing of this kind is done on a mount that is read-only. Of `Open` and `Layout` only some do change
-    /// anything: these ask for themselves.
+    /// Nothing of this kind is done on a mount that is read-only, which is asked where each operation begins.
+    /// Of `Open` and `Layout` only some do change anything: these ask for themselves.
     pub(crate) fn changes(self) -> bool {
         use Verb::{
             CopyFileRange, Fallocate, Removexattr, Setattr, Setxattr, Trashdir, Trashtake, Truncate, Write,

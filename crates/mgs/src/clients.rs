@@ -1,6 +1,7 @@
 //! What the MGS remembers of its clients: that it knows them, and their last replies. No opens, no locks.
 
 use crate::book::Book;
+use crate::mounts::Asked;
 use crate::service::Mgs;
 use model::Errno;
 use rpc::{ClientId, ConnectOutcome, Greeting, Identity};
@@ -22,6 +23,8 @@ pub(crate) struct Known {
     identity: Identity,
     /// Since the start.
     heard: bool,
+    /// Which configuration it asked for last, since the start.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// Known clients.
@@ -31,10 +34,20 @@ pub(crate) type Clients = BTreeMap<ClientId, Known>;
 fn decode(v: &[u8]) -> Option<Known> {
     let rest = v.strip_prefix(&[RECORD_VERSION])?;
     let (name, rest) = postcard::take_from_bytes::<String>(rest).ok()?;
-    Some(Known { name, identity: Identity::decode(rest)?, heard: false })
+    Some(Known { name, identity: Identity::decode(rest)?, heard: false, asked: None })
 }
 
 impl Known {
+    /// Since the start.
+    pub(crate) fn heard(&self) -> bool {
+        self.heard
+    }
+
+    /// As it called itself: of what it showed nothing is kept.
+    pub(crate) fn is_server(&self) -> bool {
+        self.name.starts_with("nacred ")
+    }
+
     fn encode(&self) -> Vec<u8> {
         let v = postcard::to_extend(&self.name, vec![RECORD_VERSION]).expect("plain data encodes");
         postcard::to_extend(&self.identity, v).expect("plain data encodes")
@@ -97,7 +110,7 @@ impl Mgs {
                 }
                 None => {
                     let identity = hello.identity(self.db().epoch());
-                    let k = Known { name: hello.connect.client_name, identity, heard: true };
+                    let k = Known { name: hello.connect.client_name, identity, heard: true, asked: None };
                     let lsn = record(&k)?;
                     known.insert(client, k);
                     (true, lsn)

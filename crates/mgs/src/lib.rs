@@ -2,8 +2,9 @@
 //!
 //! `state` holds the configuration as versioned data over a [`Book`] (the target's [`store::Db`], or etcd's
 //! keys: `etcd`), `ops/VERB.rs` answers one message each, `registration` says who is let in, `service` is
-//! what the session layer calls, `clients` what it remembers of its clients. Each change is pushed to every
-//! connected node ([`wire::msg::notify::Notify::ConfigChanged`]), which fetches the new version.
+//! what the session layer calls, `clients` what it remembers of its clients, `mounts` how these stand with a
+//! maintenance. Each change is pushed to every connected node
+//! ([`wire::msg::notify::Notify::ConfigChanged`]), which fetches the new version.
 
 mod book;
 mod clients;
@@ -11,6 +12,7 @@ pub mod etcd;
 #[cfg(test)]
 mod etcd_tests;
 pub mod history;
+pub mod mounts;
 mod ops;
 mod params;
 pub mod pools;

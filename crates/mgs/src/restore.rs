@@ -2,6 +2,7 @@
 //! `export` and `import`.
 
 use crate::history::{Change, Facts, HISTORY_MAX, Origin, Subject, Version, changes, facts, members};
+use crate::mounts::Mounts;
 use crate::registration::Refused;
 use crate::service::Mgs;
 use crate::state::{MgsState, active_of, encode, fs_key};
@@ -21,6 +22,8 @@ pub const DOCUMENT_FORMAT: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub enum ConfigOrder {
     Show,
+    /// How the mounts of this file system stand with its maintenance: on the MGS's host alone.
+    Mounts(String),
     /// The last so many versions.
     History(usize),
     /// The last so many before this one: the rest of a history that is longer than an answer.
@@ -38,6 +41,7 @@ pub enum ConfigOrder {
 #[serde(rename_all = "snake_case")]
 pub enum ConfigAnswer {
     Shown(Shown),
+    Mounts(Mounts),
     /// Oldest first.
     History(Vec<Version>),
     Changes(Changes),
@@ -375,6 +379,7 @@ impl Mgs {
         let s = self.state(Clone::clone);
         let answer = match order {
             ConfigOrder::Show => ConfigAnswer::Shown(s.shown()),
+            ConfigOrder::Mounts(fsname) => ConfigAnswer::Mounts(self.mounts(fsname)),
             ConfigOrder::Export => ConfigAnswer::Document(s.document()),
             ConfigOrder::History(count) => ConfigAnswer::History(s.history.newest(u64::MAX, *count)),
             ConfigOrder::Older(before, count) => ConfigAnswer::History(s.history.newest(*before, *count)),

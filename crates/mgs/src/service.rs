@@ -44,6 +44,10 @@ impl Mgs {
         self.clients.lock()
     }
 
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
     pub(crate) fn world(&self) -> &World {
         &self.world
     }

@@ -1,6 +1,7 @@
 //! The MGS over sessions, in the small world of `rpc::testing`: with restarts, power cuts and several
 //! clients.
 
+use crate::mounts::{Mounts, Standing};
 use crate::registration::Order;
 use crate::restore::{ConfigAnswer, ConfigOrder};
 use crate::testing::{Open, TheirServer, key_of, register};
@@ -15,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Db, DbOptions};
+use wire::context::MaintenanceStanding;
 use wire::msg::config::{Config, ConfigReply, EXTRA_SERVER_KEY};
 use wire::msg::configview::{Configview, ConfigviewReply, PIECE_MAX_BYTES, View};
 use wire::msg::connect::extra_key;
@@ -539,5 +541,58 @@ fn root_of_any_host_sees_what_the_mgs_keeps_in_bounded_pieces() {
         let user = RequestContext { cred: Cred { uid: 1000, ..Cred::root() }, ..RequestContext::default() };
         let said = c.call(user, m(View::Show, 0, 0), Bytes::new()).await;
         assert_eq!(said.err(), Some(Errno::EPERM), "others than root are shown nothing");
+    });
+}
+
+#[test]
+fn the_mgs_knows_which_mounts_are_quiet() {
+    let mut s = Site::new(9);
+    let lab = s.lab.clone();
+    lab.run(async {
+        s.start().await;
+        let (_, server) = s.client(20, Arc::new(TheirServer));
+        let (_, a) = s.client(10, Arc::new(Ears::default()));
+        let (_, b) = s.client(11, Arc::new(Ears::default()));
+        register(&server, target("demo", TargetId::mdt(0), 21, 1)).await.unwrap();
+        let says = async |i: &Arc<Import>, standing: Option<&MaintenanceStanding>| {
+            let ctx = RequestContext::default().standing(standing);
+            let m = Config { fsname: "demo".into() };
+            i.call(ctx, m, Bytes::new()).await.map(|r| r.reply.version).unwrap()
+        };
+        says(&a, None).await;
+        says(&b, None).await;
+        let order = async |mgs: &Arc<Mgs>, text: &str| {
+            mgs.set_permanent("*.demo-*.maintenance", text, false).await.unwrap();
+            mgs.config("demo").unwrap().version
+        };
+        let mgs = s.mgs.clone().unwrap();
+        let known = |mgs: &Mgs| mgs.mounts("demo").mounts.into_iter().map(|m| m.standing).collect::<Vec<_>>();
+        let v = order(&mgs, "closed fs=demo reason=x").await;
+        assert_eq!(known(&mgs), [Standing::Silent, Standing::Silent]);
+        let quiet = |version| MaintenanceStanding { version, held: 2, quiet: true, ..Default::default() };
+        says(&a, Some(&quiet(v - 1))).await;
+        assert_eq!(known(&mgs)[0], Standing::Silent, "that was of an earlier order");
+        says(&a, Some(&quiet(v))).await;
+        let long = format!("\u{7}{}", "\u{e9}".repeat(200));
+        says(&b, Some(&MaintenanceStanding { waits: long, quiet: false, lost: 3, ..quiet(v) })).await;
+        let all = mgs.mounts("demo");
+        assert_eq!(known(&mgs), [Standing::Quiet, Standing::Waits("\u{e9}".repeat(128))]);
+        assert_eq!((all.mounts[1].lost, all.mounts[1].nid.as_str(), all.missing), (3, "10.0.0.11@tcp", 0));
+        assert_eq!(all.mounts[1].name, "node 11");
+        assert_eq!(mgs.mounts("other"), Mounts::default());
+        let later = order(&mgs, "closed fs=demo except=10.0.0.11@tcp reason=x").await;
+        assert_eq!(known(&mgs), [Standing::Silent, Standing::Silent], "it was ordered anew");
+        says(&b, Some(&MaintenanceStanding { held: 0, quiet: false, ..quiet(later) })).await;
+        says(&a, Some(&quiet(later))).await;
+        assert_eq!(known(&mgs), [Standing::Quiet, Standing::LeftAlone]);
+        drop(mgs);
+        // After a restart it knows who is to come back, and nothing that they said.
+        s.crash(3);
+        s.start().await;
+        let mgs = s.mgs.clone().unwrap();
+        assert!(mgs.mounts("demo").missing >= 2, "{:?}", mgs.mounts("demo"));
+        says(&a, Some(&quiet(later))).await;
+        says(&b, None).await;
+        assert_eq!(known(&mgs), [Standing::Quiet, Standing::Silent]);
     });
 }

@@ -57,6 +57,30 @@ pub const EXTRA_OBJECT_LABEL: u16 = 7;
 /// `trace_id`: somebody follows it, and wants to hear what the target does about it (decision 0096).
 pub const EXTRA_SPAN: u16 = 8;
 
+/// Tag of [`RequestContext::extra`], of a mount's requests for the configuration: a [`MaintenanceStanding`].
+/// An MGS that does not know it passes over it.
+pub const EXTRA_STANDING: u16 = 9;
+
+/// [`MaintenanceStanding::held`]: changes are refused.
+pub const HELD_READ_ONLY: u8 = 1;
+/// [`MaintenanceStanding::held`]: operations wait.
+pub const HELD_CLOSED: u8 = 2;
+
+/// How a mount stands with the maintenance of its file system.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct MaintenanceStanding {
+    /// Of the configuration that it goes by, or of an earlier one; 0: it knows of no maintenance.
+    pub version: u64,
+    /// What it does about it; 0: nothing, as none goes on, or it is left alone.
+    pub held: u8,
+    /// It changes nothing any more.
+    pub quiet: bool,
+    /// So often writing back failed since the order.
+    pub lost: u64,
+    /// What keeps it from being quiet, for people.
+    pub waits: String,
+}
+
 /// What a sender knows of limits on space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LimitsKnown {
@@ -115,6 +139,20 @@ impl RequestContext {
         let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_SPAN)?;
         let span = u64::from_le_bytes(v.as_slice().try_into().ok()?);
         (self.trace_id != 0 && span != 0).then_some((self.trace_id, span))
+    }
+
+    /// As it is, from a mount that says how it stands with a maintenance, if it has heard of one.
+    pub fn standing(mut self, with: Option<&MaintenanceStanding>) -> RequestContext {
+        if let Some(s) = with {
+            self.extra.push((EXTRA_STANDING, crate::encode_message(s)));
+        }
+        self
+    }
+
+    /// How the sender stands with the maintenance, if it says.
+    pub fn says_standing(&self) -> Option<MaintenanceStanding> {
+        let (_, v) = self.extra.iter().find(|(tag, _)| *tag == EXTRA_STANDING)?;
+        crate::decode_message(v).ok()
     }
 
     /// As it is, from a sender that holds the maintenance itself.
@@ -212,5 +250,25 @@ mod tests {
         );
         let strange = RequestContext { extra: vec![(EXTRA_MAINTENANCE, vec![9; 3])], ..ctx() };
         assert!(!strange.knows_maintenance(0));
+    }
+
+    /// As it is on the network: a later version may say more behind it.
+    #[test]
+    fn a_mount_says_how_it_stands_with_a_maintenance() {
+        let said = MaintenanceStanding {
+            version: 300,
+            held: HELD_CLOSED,
+            quiet: false,
+            lost: 2,
+            waits: "a disk".into(),
+        };
+        let ctx = RequestContext::default();
+        assert_eq!(ctx.clone().standing(None), ctx);
+        let mut ctx = ctx.standing(Some(&said));
+        assert_eq!(ctx.extra, [(9, b"\xac\x02\x02\x00\x02\x06a disk".to_vec())]);
+        ctx.extra[0].1.extend(b"more");
+        assert_eq!(ctx.says_standing(), Some(said));
+        ctx.extra[0].1.truncate(5);
+        assert_eq!(ctx.says_standing(), None, "cut short");
     }
 }

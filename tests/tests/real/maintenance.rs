@@ -2,6 +2,7 @@
 //! users are told why.
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tests::cluster::{TestFs, kill_all, ok_within, run_within, tool, wait_until};
+use tests::cluster::{TestFs, kill, kill_all, ok_within, run_within, stripe_on, tool, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_millis(1500);
@@ -171,10 +172,12 @@ fn a_job_waits_while_it_is_closed_can_be_killed_or_goes_on_and_sees_no_error() -
     let status: Value = serde_json::from_str(&status)?;
     ensure!(status[0]["mode"] == "closed" && status[0]["reason"] == "firmware of the disks", "{status}");
     ensure!(status[0]["mount"].is_null() && status[1]["held"] == "closed", "{status}");
+    quiet_on_the_mgs(2)?;
     // Servers may end and come back meanwhile.
     kill_all(&fs.servers()?, LIMIT)?;
     fs.up_again()?;
     ensure!(first.try_wait()?.is_none() && all_hold(2, "closed"));
+    quiet_on_the_mgs(2)?;
     ok(&["nacre", "maintenance", "off"])?;
     held_within(SECOND, 2, "off")?;
     let before = made_by(a, "first");
@@ -242,5 +245,54 @@ fn clients_that_are_left_alone_go_on_and_new_mounts_say_what_they_do() -> Result
     let said = ends(2, &["nacre", "maintenance", "off", "--fsname", "other"])?;
     ensure!(said.contains("no such file system 'other'"), "{said}");
     ensure!(version(&ok(&["nacre", "config", "history", "-n", "1"])?) == before);
+    fs.fsck()
+}
+
+/// What the MGS knows of the mounts.
+fn mounts_of_mgs() -> Result<Value> {
+    let status: Value = serde_json::from_str(&ok(&["nacre", "maintenance", "status", "--json"])?)?;
+    Ok(status[0]["mounts"].clone())
+}
+
+/// Whoever looks after it sees on the node of the MGS when so many mounts change nothing any more.
+fn quiet_on_the_mgs(mounts: u64) -> Result<()> {
+    wait_until(&format!("the MGS knows that {mounts} mounts are quiet"), LIMIT, || {
+        mounts_of_mgs().is_ok_and(|m| m["quiet"] == mounts && m["others"] == 0 && m["missing"] == 0)
+    })
+}
+
+#[test]
+fn the_mgs_names_mounts_that_are_not_quiet_and_why() -> Result<()> {
+    let fs = TestFs::up("mainqu", 1, 2)?;
+    let (a, b) = (fs.mount(0), fs.mount(1));
+    let path = a.join("kept");
+    stripe_on(&path, "0")?;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
+    file.write_all_at(&vec![1; 300_000], 0)?;
+    std::fs::write(b.join("other"), b"x")?;
+    kill(fs.oss(0)?, Signal::STOP)?;
+    // Under the lock that the mount has.
+    file.write_all_at(&vec![7; 300_000], 0)?;
+    ok(&["nacre", "maintenance", "on", "--reason", "a disk"])?;
+    held_within(SECOND, 2, "read-only")?;
+    wait_until("the MGS names the mount that waits", LIMIT, || {
+        mounts_of_mgs().is_ok_and(|m| m["quiet"] == 1 && m["others"] == 1)
+    })?;
+    let of_waiting =
+        mounts_of_mgs()?["all"].as_array().into_iter().flatten().find(|m| m["state"] == "waits").cloned();
+    let waiting = of_waiting.context("who waits is named")?;
+    ensure!(waiting["name"].as_str().is_some_and(|n| n.ends_with(&a.display().to_string())), "{waiting}");
+    let text = ok(&["nacre", "maintenance", "status"])?;
+    ensure!(
+        text.contains("  mounts that the MGS knows: 1 quiet, 1 that may still change something"),
+        "{text}"
+    );
+    ensure!(text.contains("): what began before is not over"), "{text}");
+    kill(fs.oss(0)?, Signal::CONT)?;
+    quiet_on_the_mgs(2)?;
+    ensure!(std::fs::read(b.join("kept"))? == vec![7; 300_000], "what was kept is on the server");
+    drop(file);
+    ok(&["nacre", "maintenance", "off"])?;
+    held_within(SECOND, 2, "off")?;
     fs.fsck()
 }

@@ -178,7 +178,14 @@ impl ErrorBook {
 
     /// The same of any file: for whoever makes all of the mount durable. It is told to nobody by that.
     pub fn any_since(&self, mark: ErrorMark) -> R<()> {
-        if self.lock().number > mark.0 { Err(Errno::EIO) } else { Ok(()) }
+        if self.count_since(mark) > 0 { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// How many errors of any file there were since then.
+    pub fn count_since(&self, mark: ErrorMark) -> u64 {
+        let number = self.lock().number;
+        assert!(number >= mark.0, "errors are only added");
+        number - mark.0
     }
 }
 

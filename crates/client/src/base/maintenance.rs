@@ -6,10 +6,11 @@ use model::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use wire::context::{HELD_CLOSED, HELD_READ_ONLY, MaintenanceStanding};
 use world::sync::Notify;
 
-const READ_ONLY: u8 = 1;
-const CLOSED: u8 = 2;
+const READ_ONLY: u8 = HELD_READ_ONLY;
+const CLOSED: u8 = HELD_CLOSED;
 
 #[derive(Default)]
 struct Ordered {
@@ -44,6 +45,20 @@ pub(crate) struct Hold {
     over: Notify,
     /// Nothing that began before this was held goes on, and nothing is kept here: this mount changes nothing.
     quiet: AtomicBool,
+    /// Of the last order.
+    progress: Mutex<Progress>,
+    /// What the MGS was told last.
+    said: Mutex<MaintenanceStanding>,
+}
+
+/// How far a mount is with what it kept when changes ended.
+#[derive(Clone, Default)]
+struct Progress {
+    order: u64,
+    /// What keeps the mount from being quiet, for people.
+    waits: String,
+    /// So much of what was answered could not be written back, and is lost.
+    lost: u64,
 }
 
 /// A change that has begun; over when dropped.
@@ -129,7 +144,10 @@ impl Hold {
             self.settled.store(false, Relaxed);
             self.quiet.store(false, Relaxed);
             self.held.store(held, Relaxed);
-            self.orders.fetch_add(1, Relaxed) + 1
+            let order = self.orders.fetch_add(1, Relaxed) + 1;
+            let waits = if held == 0 { String::new() } else { "what began before is not over".into() };
+            *self.progress.lock() = Progress { order, waits, lost: 0 };
+            order
         };
         self.over.notify_waiters();
         if !planted::on(Bug::MaintenanceEndUntold) {
@@ -162,12 +180,60 @@ impl Hold {
         }
     }
 
-    /// What began before this order is over, and on the servers.
+    /// Whether no other order came since.
+    pub(crate) fn is_last(&self, order: u64) -> bool {
+        self.orders.load(Relaxed) == order
+    }
+
+    /// Writing back what was kept when this order came failed, `lost` times in all: why, for people. It is
+    /// tried again.
+    pub(crate) fn fails(&self, order: u64, why: String, lost: u64) {
+        let mut p = self.progress.lock();
+        if p.order == order {
+            (p.waits, p.lost) = (why, lost);
+        }
+    }
+
+    /// What began before this order is over, and on the servers, but for what is lost.
     pub(crate) fn be_quiet(&self, order: u64) {
         let _begun = self.begun.lock();
         if self.orders.load(Relaxed) == order {
+            self.progress.lock().waits.clear();
             self.quiet.store(self.held() != Mode::Off, Relaxed);
         }
+    }
+
+    /// What keeps this mount from being quiet, for people; empty: nothing.
+    pub(crate) fn waits(&self) -> String {
+        self.progress.lock().waits.clone()
+    }
+
+    /// So much of what was answered before the last order could not be written back.
+    pub(crate) fn lost(&self) -> u64 {
+        self.progress.lock().lost
+    }
+
+    /// What the MGS is told; `None`: this mount never heard of one.
+    pub(crate) fn standing(&self) -> Option<MaintenanceStanding> {
+        if !self.tells.load(Relaxed) {
+            return None;
+        }
+        // First of all: what follows is of this configuration, or of a later one.
+        let version = if self.is_on() { self.version.load(Relaxed) } else { 0 };
+        let _begun = self.begun.lock();
+        let p = self.progress.lock().clone();
+        let (held, quiet) = (self.held.load(Relaxed), self.is_quiet());
+        Some(MaintenanceStanding { version, held, quiet, lost: p.lost, waits: p.waits })
+    }
+
+    /// The MGS was told that.
+    pub(crate) fn said(&self, standing: MaintenanceStanding) {
+        *self.said.lock() = standing;
+    }
+
+    /// Whether the MGS was told something else, or nothing.
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.standing().is_some_and(|s| s != *self.said.lock())
     }
 
     /// Whether this mount holds a maintenance, and changes nothing any more.
@@ -236,16 +302,44 @@ mod tests {
         drop(two);
         assert_eq!(is_over(&h, held), Some(true), "who came later was refused, and is not waited for");
         assert!(!h.is_quiet());
+        h.fails(held, "the disk is full".into(), 2);
+        assert_eq!((h.is_quiet(), h.waits().as_str(), h.lost()), (false, "the disk is full", 2));
         h.be_quiet(held);
-        assert!(h.is_quiet());
+        assert_eq!((h.is_quiet(), h.waits().as_str(), h.lost()), (true, "", 2), "what is lost stays so");
         let closed = order("closed reason=x");
         assert!(!h.is_quiet() && h.begin(true).is_none() && h.begin(false).is_some());
         assert_eq!(is_over(&h, held), Some(false), "another order came");
         drop(late);
         assert_eq!(is_over(&h, closed), Some(true));
+        h.fails(held, "of another order".into(), 7);
+        assert_eq!((h.waits().as_str(), h.lost()), ("what began before is not over", 0));
         let off = order("off");
         h.be_quiet(closed);
         h.be_quiet(off);
         assert!(!h.is_quiet(), "who holds nothing is not quiet");
+        assert_eq!(h.waits(), "");
+    }
+
+    #[test]
+    fn the_mgs_is_told_what_it_does_not_know() {
+        let h = Hold::default();
+        assert!(h.standing().is_none() && !h.is_unsaid(), "who never heard of one says nothing");
+        let order = h.set(Maintenance::parse("closed reason=x").unwrap()).unwrap();
+        h.applied(7);
+        let first = h.standing().unwrap();
+        assert_eq!((first.version, first.held, first.quiet), (7, HELD_CLOSED, false));
+        assert!(h.is_unsaid());
+        h.said(first);
+        assert!(!h.is_unsaid());
+        h.be_quiet(order);
+        assert!(h.is_unsaid() && h.standing().unwrap().quiet);
+        h.said(h.standing().unwrap());
+        h.applied(8);
+        assert!(h.is_unsaid(), "it is so with a later configuration, too");
+        h.set(Maintenance::default()).unwrap();
+        assert_eq!(h.standing(), Some(MaintenanceStanding::default()));
+        h.said(h.standing().unwrap());
+        h.applied(9);
+        assert!(!h.is_unsaid(), "without one the configuration is of no concern");
     }
 }

@@ -38,7 +38,6 @@ impl Fs {
         layout: Option<LayoutSpec>,
     ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
-            self.cx.writable()?;
             self.run(Verb::Create, self.names.create_named(call, parent, name, mode, flags, layout)).await
         })
     }
@@ -52,7 +51,6 @@ impl Fs {
         flags: u32,
     ) -> BoxFuture<R<(Attr, OpenHandle)>> {
         Box::pin(async move {
-            self.cx.writable()?;
             self.run(Verb::Create, self.names.create_named(call, parent, Vec::new(), mode, flags, None)).await
         })
     }

@@ -31,7 +31,6 @@ impl Fs {
         len: u64,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.cx.writable()?;
             check(mode, off, len)?;
             let work = async {
                 let change = if mode & !FALLOC_KEEP_SIZE == 0 { Change::Write } else { Change::Remove };

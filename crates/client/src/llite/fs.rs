@@ -170,8 +170,13 @@ pub(crate) fn run_unless_root<'a, T: Send + 'a>(
 }
 
 /// Waits while the file system is closed, if this `waits`. What may change something counts from then on: a
-/// mount is quiet when all that began before is over.
+/// mount is quiet when all that began before is over. Here is asked for all whose [`Verb::changes`] whether
+/// they may change anything: who may not waits for nothing.
 async fn begin(fs: &Fs, verb: Verb, waits: bool) -> R<Option<Begun<'_>>> {
+    let is_asked = waits && verb.changes();
+    if is_asked {
+        fs.cx.writable()?;
+    }
     loop {
         if waits {
             fs.cx.hold.passed().await;
@@ -181,7 +186,7 @@ async fn begin(fs: &Fs, verb: Verb, waits: bool) -> R<Option<Begun<'_>>> {
         }
         let Some(begun) = fs.cx.hold.begin(waits) else { continue };
         // Changes may be refused by now that were not when this one came.
-        if waits && verb.changes() {
+        if is_asked {
             fs.cx.writable()?;
         }
         return Ok(Some(begun));

@@ -10,7 +10,6 @@ use world::BoxFuture;
 impl Fs {
     pub fn link(self: Arc<Self>, call: Call, fid: Fid, parent: Fid, name: Vec<u8>) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let mdc = self.lmv.mdc_of(parent).await?;
                 let change = mdc.linking(fid, parent, &name);

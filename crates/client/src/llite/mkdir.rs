@@ -10,7 +10,6 @@ use world::BoxFuture;
 impl Fs {
     pub fn mkdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>, mode: u32) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let fid = Fid::NONE;
                 let mut msg = Mkdir { parent, name, fid, mode: mode & 0o7777, umask: call.umask };

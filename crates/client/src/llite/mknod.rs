@@ -18,7 +18,6 @@ impl Fs {
         rdev: u64,
     ) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let kind = FileType::from_mode(mode).ok_or(Errno::EINVAL)?;
             if matches!(kind, FileType::Directory | FileType::Symlink) {
                 return Err(Errno::EPERM);

@@ -93,6 +93,23 @@ static LLITE: Table<Fs> = Table {
             ),
             |fs, ()| u64::from(fs.cx.hold.is_quiet()).into(),
         ),
+        Param::shown(
+            Decl::text(
+                "maintenance_waits",
+                "What keeps this mount from being quiet: what began before, or writing back that failed and is \
+                        tried again; nothing: it is quiet, or holds nothing.",
+            ),
+            |fs, ()| fs.cx.hold.waits().into(),
+        ),
+        Param::shown(
+            Decl::gauge(
+                "maintenance_lost",
+                "",
+                "How often writing back failed since the maintenance that this mount holds was ordered: that is \
+                        lost, and told by fsync.",
+            ),
+            |fs, ()| fs.cx.hold.lost().into(),
+        ),
         Param::settable(
             Decl::flag(
                 "lazystatfs",

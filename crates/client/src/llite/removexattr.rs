@@ -11,10 +11,7 @@ use world::BoxFuture;
 
 impl Fs {
     pub fn removexattr(self: Arc<Self>, call: Call, fid: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
-        Box::pin(async move {
-            self.cx.writable()?;
-            self.run(Verb::Removexattr, self.data.drop_xattr(&call, fid, name)).await
-        })
+        Box::pin(async move { self.run(Verb::Removexattr, self.data.drop_xattr(&call, fid, name)).await })
     }
 }
 

@@ -21,7 +21,6 @@ impl Fs {
         flags: u32,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.cx.writable()?;
             if !matches!(flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE) {
                 return Err(Errno::EINVAL);
             }

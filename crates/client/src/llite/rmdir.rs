@@ -10,7 +10,6 @@ use world::BoxFuture;
 impl Fs {
     pub fn rmdir(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let msg = Rmdir { parent, name: name.clone() };
                 if self.lmv.mdc_of(parent).await?.rmdir_here(&call, &msg).await {

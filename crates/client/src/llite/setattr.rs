@@ -23,7 +23,6 @@ impl Fs {
     /// Includes truncate: cuts the objects under an exclusive lock where several stripes are concerned.
     pub fn setattr(self: Arc<Self>, call: Call, fid: Fid, set: SetAttr) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let verb = if set.size.is_some() { Verb::Truncate } else { Verb::Setattr };
             let work = async {
                 match set.size {

@@ -21,7 +21,6 @@ impl Fs {
         kill_sgid: bool,
     ) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let msg = Setxattr { fid, name, value, flags, kill_sgid };
                 let mdc = self.lmv.mdc_of(fid).await?;

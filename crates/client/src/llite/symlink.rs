@@ -16,7 +16,6 @@ impl Fs {
         target: Vec<u8>,
     ) -> BoxFuture<R<Attr>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let mut msg = Symlink { parent, name, fid: Fid::NONE, target };
                 if let Some(a) = self.lmv.mdc_of(parent).await?.symlink_here(&call, &msg).await? {

@@ -12,7 +12,6 @@ impl Admin<'_> {
     pub fn trashdir(self, call: Call, fid: Fid, on: bool) -> BoxFuture<R<()>> {
         let fs = self.0.clone();
         Box::pin(async move {
-            fs.cx.writable()?;
             let work = async {
                 let mdc = fs.lmv.mdc_of(fid).await?;
                 mdc.target.call(fs.cx.of(&call), Trashdir { fid, on }).await

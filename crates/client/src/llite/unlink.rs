@@ -10,7 +10,6 @@ use world::BoxFuture;
 impl Fs {
     pub fn unlink(self: Arc<Self>, call: Call, parent: Fid, name: Vec<u8>) -> BoxFuture<R<()>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let work = async {
                 let msg = Unlink { parent, name: name.clone() };
                 if self.lmv.mdc_of(parent).await?.unlink_here(&call, &msg).await {

@@ -39,7 +39,6 @@ impl Fs {
         data: Bytes,
     ) -> BoxFuture<R<u64>> {
         Box::pin(async move {
-            self.cx.writable()?;
             let len = data.len() as u64;
             let work = async {
                 if data.is_empty() {

@@ -221,6 +221,9 @@ impl Lmv {
                         return;
                     }
                     tracing::warn!("configuration of {} cannot be fetched: {e}", lmv.cx.opt.fsname);
+                } else if lmv.cx.hold.is_unsaid() {
+                    // By what it brought this mount stands otherwise with a maintenance.
+                    lmv.config_changed();
                 }
             }
         });

@@ -39,7 +39,7 @@ pub fn run(mgs: &Mgs, req: &Incoming) -> Result<Done, Errno> {
     }
     match req.op {
         Op::Register => register::run(mgs, req, decode_request(&req.body)?),
-        Op::Config => config::run(mgs, &decode_request(&req.body)?),
+        Op::Config => config::run(mgs, req, &decode_request(&req.body)?),
         Op::Configview => configview::run(mgs, req, &decode_request(&req.body)?),
         Op::GetParam => param::get(mgs, &decode_request(&req.body)?),
         Op::SetParam => param::set(mgs, req, &decode_request(&req.body)?),

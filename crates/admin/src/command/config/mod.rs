@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::getopt::{self, Opt, Parsed, flag, value};
 use crate::local::{self, Daemon, DaemonReply, DaemonRequest};
 use crate::output;
+use mgs::mounts::Mounts;
 use mgs::restore::{ConfigAnswer, ConfigOrder, DOCUMENT_FORMAT, Document, Shown};
 use model::nid::parse_nid_list;
 use model::{Errno, HostNid, limits};
@@ -232,6 +233,15 @@ pub(super) fn shown(what: &str) -> Result<Shown, Failure> {
     }
 }
 
+/// How the mounts of a file system stand with its maintenance, as they told the MGS on this host. `None`: it
+/// does not say, as it is of an older version.
+pub(super) fn mounts(fsname: &str) -> Option<Mounts> {
+    match ask_mgs("maintenance", &ConfigOrder::Mounts(fsname.into())) {
+        Ok(ConfigAnswer::Mounts(m)) => Some(m),
+        _ => None,
+    }
+}
+
 /// What the MGS of this host keeps and how it came to be: `nacre config show --json` and, newest first, the
 /// last `count` versions of `nacre config history --json`.
 pub fn query(count: usize) -> Result<serde_json::Value, Failure> {
@@ -265,6 +275,7 @@ fn command(args: &[OsString]) -> Result<i32, Failure> {
     if p.has("json") || matches!(answer, ConfigAnswer::Document(_)) {
         output::json(&match &answer {
             ConfigAnswer::Shown(s) => json!(s),
+            ConfigAnswer::Mounts(m) => json!(m),
             ConfigAnswer::History(h) => json!({"versions": h}),
             ConfigAnswer::Changes(c) => json!(c),
             ConfigAnswer::Document(d) => json!(d),

@@ -71,7 +71,7 @@ fn view(order: &ConfigOrder) -> Option<View> {
         ConfigOrder::Older(before, n) => View::History { before: *before, count: count(*n) },
         ConfigOrder::Diff(from, to) => View::Diff { from: *from, to: *to },
         ConfigOrder::Export => View::Export,
-        ConfigOrder::Rollback(..) | ConfigOrder::Import(..) => return None,
+        ConfigOrder::Rollback(..) | ConfigOrder::Import(..) | ConfigOrder::Mounts(_) => return None,
     })
 }
 

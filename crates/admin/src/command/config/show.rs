@@ -103,6 +103,8 @@ fn changes_text(order: &ConfigOrder, c: &Changes) -> String {
 pub(super) fn text(order: &ConfigOrder, answer: &ConfigAnswer) -> String {
     match answer {
         ConfigAnswer::Shown(s) => shown_text(s),
+        // Shown by `nacre maintenance status`.
+        ConfigAnswer::Mounts(_) => String::new(),
         ConfigAnswer::History(h) if h.is_empty() => "nothing was changed yet\n".into(),
         ConfigAnswer::History(h) => h.iter().map(version_text).collect(),
         ConfigAnswer::Changes(c) => changes_text(order, c),

@@ -153,3 +153,70 @@ fn an_unmount_does_not_wait_for_ever_for_servers_that_are_away() {
         assert!(text.contains("mkdir") && text.contains("EIO"), "what was answered and is lost: {text}");
     });
 }
+
+#[test]
+fn a_mount_that_cannot_write_back_is_not_quiet_says_why_and_tries_again() {
+    run(7, |r| async move {
+        let fid = r.striped(1);
+        let f = r.open(fid, O_RDWR).await;
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let shown = |name: &str| r.fs.get_param(&format!("llite.*.maintenance_{name}")).remove(0).1;
+        r.lose(fid, Errno::ENOSPC).await;
+        let looks = all.clone();
+        let begun = r.world.now();
+        r.fs.set_param("llite.*.maintenance", "read-only reason=a disk").unwrap();
+        r.until("it is quiet", || {
+            looks.lock().push((shown("quiet"), shown("waits"), shown("lost")));
+            shown("quiet") == "1"
+        })
+        .await;
+        assert!(r.world.now().since(begun) >= Duration::from_secs(1), "it was tried once more");
+        let looks = std::mem::take(&mut *all.lock());
+        let failed: Vec<_> = looks.iter().filter(|l| l.1.contains("it is tried again")).collect();
+        assert!(failed.len() > 10, "whoever looks meanwhile sees it: {looks:?}");
+        let why = "what was kept could not all be written back (errors: 1); it is tried again";
+        assert!(failed.iter().all(|l| *l == &("0".into(), why.into(), "1".into())), "{looks:?}");
+        assert_eq!((shown("waits"), shown("lost")), (String::new(), "1".into()), "what is lost is lost");
+        assert_eq!(r.fsync(&f).await, Err(Errno::ENOSPC), "and its program is told");
+        r.fs.set_param("llite.*.maintenance", "off").unwrap();
+        assert_eq!((shown("quiet"), shown("lost")), ("0".into(), "0".into()));
+        // The server is away: nothing is lost, and quiet is who has written it back.
+        r.ost(0).script().write_error = None;
+        r.write(fid, 0, *b"kept").await.unwrap();
+        r.c.away(r.c.osts[0].at);
+        r.fs.set_param("llite.*.maintenance", "closed reason=a disk").unwrap();
+        r.world.sleep(Duration::from_secs(3)).await;
+        assert_eq!((shown("quiet"), shown("waits")), ("0".into(), "what began before is not over".into()));
+        r.c.back(r.c.osts[0].at);
+        r.until("it is quiet", || shown("quiet") == "1").await;
+        assert_eq!((shown("lost"), r.stored(fid)[0].as_slice()), ("0".into(), &b"kept"[..]));
+    });
+}
+
+#[test]
+fn the_mgs_is_told_how_a_mount_stands_with_a_maintenance() {
+    run(8, |r| async move {
+        let last = || r.c.mgs.fake.contexts(Op::Config).pop().unwrap().says_standing();
+        assert_eq!(last(), None, "there never was one");
+        r.fs.lmv.watch_config();
+        let order = |text: &str| {
+            let mut c = r.c.mgs.fake.config();
+            c.version += 1;
+            c.params = vec![("*.fs-*.maintenance".into(), text.into())];
+            drop(c);
+            r.fs.lmv.config_changed();
+        };
+        order("closed fs=fs reason=a switch");
+        r.until("it is quiet", || last().is_some_and(|s| s.quiet)).await;
+        let said = last().unwrap();
+        assert_eq!((said.version, said.held, said.lost), (r.c.mgs.fake.config().version, 2, 0));
+        order("closed fs=fs reason=another switch");
+        let now = r.c.mgs.fake.config().version;
+        r.until("it is so with the new order", || last().is_some_and(|s| s.quiet && s.version == now)).await;
+        let asked = r.c.mgs.fake.count(Op::Config);
+        r.world.sleep(Duration::from_secs(5)).await;
+        assert_eq!(r.c.mgs.fake.count(Op::Config), asked, "what the MGS knows is not said again");
+        order("off");
+        r.until("it is over", || last().is_some_and(|s| s == Default::default())).await;
+    });
+}
