@@ -2,6 +2,8 @@
 
 use super::context::{Context, READ_AHEAD_DEFAULT_MB};
 use super::jobid::{NAME_DEFAULT, VAR_DEFAULT, is_name, is_of_session, is_var};
+use crate::R;
+use model::Errno;
 use model::param::{Decl, Param, Scope, Table};
 use rpc::{AT_MAX_DEFAULT_S, AT_MIN_DEFAULT_S, STUCK_DEFAULT_S};
 
@@ -120,3 +122,12 @@ pub(crate) static LLITE: Table<Context> = Table {
         ),
     ],
 };
+
+/// A value of `lru_size`: how much is kept that nobody uses. `None`: all of it is to be given back.
+pub(crate) fn lru_size(text: &str, most: usize) -> R<Option<usize>> {
+    if text == "clear" {
+        return Ok(None);
+    }
+    let size: usize = text.parse().map_err(|_| Errno::EINVAL)?;
+    if size > most { Err(Errno::ERANGE) } else { Ok(Some(size)) }
+}

@@ -6,6 +6,7 @@
 
 use super::maintenance::maintained;
 use super::probe::INTERVAL_DEFAULT_S;
+use crate::base::params::lru_size;
 use crate::base::pmqos::{self, DURATION_DEFAULT_US};
 use crate::llite::RecentSpace;
 use crate::lmv::ConfigOwner;
@@ -255,7 +256,7 @@ static LDLM: Table<Fs> = Table {
             Decl::words(
                 "lru_size",
                 "",
-                |text| lru_files(text).map(drop),
+                |text| lru_size(text, LRU_FILES_MAX).map(drop),
                 "Files of which names and attributes are kept; 0: the default; 'clear' gives all leases back now.",
             )
             .by_default(Preset::Number(LRU_FILES_DEFAULT as u64)),
@@ -333,17 +334,11 @@ fn mb(bytes: &AtomicU64) -> u64 {
     bytes.load(Relaxed) >> 20
 }
 
-/// `None`: all leases are to be given back.
-fn lru_files(text: &str) -> R<Option<usize>> {
-    if text == "clear" {
-        return Ok(None);
-    }
-    let files: usize = text.parse().map_err(|_| Errno::EINVAL)?;
-    if files > LEASES_PER_CLIENT_MAX_FILES / 2 { Err(Errno::ERANGE) } else { Ok(Some(files)) }
-}
+/// Files of which leases are kept, at most.
+const LRU_FILES_MAX: usize = LEASES_PER_CLIENT_MAX_FILES / 2;
 
 fn set_lru_size(fs: &Fs, _: &(), v: Setting<'_>) -> R<()> {
-    match lru_files(v.text)? {
+    match lru_size(v.text, LRU_FILES_MAX)? {
         Some(0) => fs.lmv.set_lru_files(LRU_FILES_DEFAULT),
         Some(files) => fs.lmv.set_lru_files(files),
         None => fs.lmv.drop_leases(),

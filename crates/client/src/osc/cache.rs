@@ -4,7 +4,7 @@ use super::object::{Object, ObjectState};
 use crate::base::Context;
 use crate::session::Target;
 use model::mutex::Mutex;
-use model::{Map, ObjectId};
+use model::{Map, ObjectId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -94,6 +94,13 @@ impl ObjectCache {
     pub(super) fn all(&self) -> Vec<Arc<Object>> {
         let mut all: Vec<Arc<Object>> = self.objects.lock().values().filter_map(Weak::upgrade).collect();
         all.sort_by_key(|o| o.id);
+        all
+    }
+
+    /// Those of one OST.
+    pub(super) fn of_target(&self, id: TargetId) -> Vec<Arc<Object>> {
+        let mut all = self.all();
+        all.retain(|o| o.osc.target.id == id);
         all
     }
 

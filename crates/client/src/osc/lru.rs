@@ -5,7 +5,7 @@
 use super::Osc;
 use super::object::Object;
 use crate::R;
-use model::Errno;
+use crate::base::params::lru_size;
 use model::limits::LEASES_PER_CLIENT_MAX_FILES;
 use model::param::{Decl, Param, Preset, Scope, Setting, Table};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) static LDLM: Table<Osc> = Table {
             Decl::words(
                 "lru_size",
                 "",
-                |text| locks(text).map(drop),
+                |text| lru_size(text, LRU_MAX).map(drop),
                 "Locks on data that are kept while nobody uses them; 0: as many as memory allows; 'clear' gives them back now, with what is kept under them.",
             )
             .by_default(Preset::Number(0)),
@@ -53,17 +53,8 @@ pub(crate) static LDLM: Table<Osc> = Table {
     ],
 };
 
-/// `None`: all are to be given back.
-fn locks(text: &str) -> R<Option<usize>> {
-    if text == "clear" {
-        return Ok(None);
-    }
-    let locks: usize = text.parse().map_err(|_| Errno::EINVAL)?;
-    if locks > LRU_MAX { Err(Errno::ERANGE) } else { Ok(Some(locks)) }
-}
-
 fn set_lru_size(osc: &Osc, v: &Setting<'_>) -> R<()> {
-    match locks(v.text)? {
+    match lru_size(v.text, LRU_MAX)? {
         Some(most) => {
             osc.lru.most.store(most, Ordering::Relaxed);
             osc.trim_locks();
@@ -112,8 +103,7 @@ impl Osc {
             loop {
                 let orders = lru.clearing.load(Ordering::SeqCst);
                 assert!(orders > 0, "what is done was ordered");
-                let mut objects = cache.all();
-                objects.retain(|o| o.osc.target.id == id);
+                let objects = cache.of_target(id);
                 objects.iter().for_each(Object::kick);
                 give_up(objects, || false).await;
                 if lru.clearing.fetch_sub(orders, Ordering::SeqCst) == orders {

@@ -32,9 +32,7 @@ enum Step {
 impl Osc {
     /// The objects of this OST.
     pub(super) fn objects(&self) -> Vec<Arc<Object>> {
-        let mut all = self.cache.all();
-        all.retain(|o| o.osc.target.id == self.target.id);
-        all
+        self.cache.of_target(self.target.id)
     }
 
     /// A word of the OST about locks.
