@@ -4,6 +4,8 @@
 //!
 //! [`make`] writes them, [`describe`] opens them with the present code and says what is in them.
 
+mod in_use;
+
 use crate::cluster::Cluster;
 use crate::exec::{call, file, snapshot};
 use crate::scenario::wait_for_osts;
@@ -14,13 +16,14 @@ use ::world::{Disk, OpenMode, World};
 use anyhow::{Context, anyhow, bail, ensure};
 use bytes::Bytes;
 use client::Fs;
-use model::{Errno, Fid, SetAttr, SetTime, Timestamp};
+use model::{Errno, Fid, SetAttr, SetTime, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use store::format::Superblock;
 use store::object::Objects;
+use store::object::location::{ObjectRecord, object_key};
 use store::{Db, DbOptions};
 use wire::frame::crc32c;
 
@@ -131,16 +134,24 @@ pub fn make() -> anyhow::Result<Vec<Vec<u8>>> {
         c.mount(0).await?;
         wait_for_osts(&c, OSTS).await.map_err(|e| anyhow!(e))?;
         let (fs, _) = c.mounts[0].get().context("the mount is gone")?;
+        in_use::register(&c).await?;
         fill(&fs).await.map_err(|e| anyhow!("filling gave {e}"))?;
+        in_use::fill(&fs).await.map_err(|e| anyhow!("filling what is used gave {e}"))?;
         // Into the tables: servers end in an orderly way as far as their tables are concerned.
         fs.clone().fsync(call(), fs.root()).await.map_err(|e| anyhow!("fsync gave {e}"))?;
         c.sim.sleep(Duration::from_secs(5)).await;
-        for i in 0..c.servers.len() {
-            c.crash(i, None);
-            c.boot(i);
+        (0..c.servers.len()).for_each(|i| c.crash(i, None));
+        let targets: Vec<String> =
+            (0..OSTS).map(TargetId::ost).chain([TargetId::mdt(0)]).map(|t| t.label(FSNAME)).collect();
+        for s in &c.servers {
+            let node = &s.hosts[0].node;
+            let w = World { disk: Arc::new(node.disk()), ..node.world() };
+            in_use::take_snapshot(&w, s.dir(), &targets)?;
         }
+        (0..c.servers.len()).for_each(|i| c.boot(i));
         c.sim.sleep(Duration::from_secs(60)).await;
         fill_journal(&fs).await.map_err(|e| anyhow!("filling the journal gave {e}"))?;
+        in_use::fill_journal(&fs).await.map_err(|e| anyhow!("filling the journal gave {e}"))?;
         (0..c.servers.len()).for_each(|i| c.crash(i, None));
         c.kill_client(0);
         anyhow::Ok(())
@@ -243,8 +254,15 @@ fn describe_keys(db: &Db, out: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn describe_objects(db: Arc<Db>, out: &mut String) -> anyhow::Result<()> {
-    let objects = Objects::open(db)?;
+/// Where objects are told of: with their component, or as briefly as can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ObjectText {
+    Whole,
+    Short,
+}
+
+async fn describe_objects(db: Arc<Db>, how: ObjectText, out: &mut String) -> anyhow::Result<()> {
+    let objects = Objects::open(db.clone())?;
     for (id, file, attr) in objects.list(None, usize::MAX)? {
         let mut data = Vec::new();
         while (data.len() as u64) < attr.size {
@@ -252,7 +270,10 @@ async fn describe_objects(db: Arc<Db>, out: &mut String) -> anyhow::Result<()> {
             ensure!(!found.data.is_empty(), "object {id} ends early");
             data.extend_from_slice(&found.data);
         }
-        writeln!(out, "  object {id} of {file}: {} bytes, crc {:08x}", data.len(), crc32c(&data))?;
+        let record = db.get(&object_key(id))?.context("an object has a record")?;
+        let label = in_use::label_text(&ObjectRecord::decode(id, &record)?);
+        let label = label.filter(|_| how == ObjectText::Whole).unwrap_or_default();
+        writeln!(out, "  object {id} of {file}: {} bytes, crc {:08x}{label}", data.len(), crc32c(&data))?;
     }
     Ok(())
 }
@@ -260,22 +281,28 @@ async fn describe_objects(db: Arc<Db>, out: &mut String) -> anyhow::Result<()> {
 /// What a target's folder holds, as a server finds it: changes go to a copy.
 async fn describe_target(w: World, dir: &str) -> anyhow::Result<String> {
     let mut out = String::new();
-    let sb = Superblock::read(&w, dir)?;
+    describe_folder(&w, dir, ObjectText::Whole, &mut out).await?;
+    in_use::describe_snapshots(&w, dir, &mut out).await?;
+    Ok(out)
+}
+
+async fn describe_folder(w: &World, dir: &str, how: ObjectText, out: &mut String) -> anyhow::Result<()> {
+    let sb = Superblock::read(w, dir)?;
     let id = u128::from_be_bytes(sb.target_uuid);
     writeln!(out, "{} of {FSNAME}: {id:032x}, epoch {}", sb.target, sb.epoch)?;
     ensure!(sb.fsname == FSNAME && sb.fs_uuid != [0; 16] && !sb.first_time, "{sb:?}");
     let mut dirs = vec![dir.to_string()];
     dirs.extend(sb.with_mgt.then(|| format!("{dir}/mgt")));
     for d in dirs {
-        let db = Db::open(&w, &d, sb.epoch + 1, DbOptions::default())?;
+        let db = Db::open(w, &d, sb.epoch + 1, DbOptions::default())?;
         writeln!(out, " {d}: {} transactions", db.last_submitted())?;
-        describe_keys(&db, &mut out)?;
+        describe_keys(&db, out)?;
         if sb.target.kind == model::TargetKind::Ost {
-            describe_objects(db.clone(), &mut out).await?;
+            describe_objects(db.clone(), how, out).await?;
         }
         db.close().await?;
     }
-    Ok(out)
+    Ok(())
 }
 
 /// The files, as a new mount sees them after the servers recovered.
@@ -306,6 +333,7 @@ async fn describe_tree(c: &Arc<Cluster>) -> anyhow::Result<String> {
             writeln!(out, "  {}: {} bytes, crc {:08x}", String::from_utf8_lossy(&name), v.len(), crc32c(&v))?;
         }
     }
+    out.push_str(&in_use::describe(c, &fs).await?);
     check::settled(c).await.map_err(|e| anyhow!(e))?;
     check::everything(c, &BTreeSet::new()).map_err(|e| anyhow!(e))?;
     Ok(out)

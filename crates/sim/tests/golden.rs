@@ -31,3 +31,10 @@ fn v0_1_0_is_opened() {
 fn what_was_written_on_2026_11_28_is_opened() {
     opens!("2026-11-28");
 }
+
+/// The same formats, with what is only there while somebody uses it: a changelog, the trash, a quota of a
+/// directory, objects in components, snapshots.
+#[test]
+fn what_was_in_use_on_2026_11_29_is_opened_and_can_be_used() {
+    opens!("2026-11-29");
+}

@@ -241,3 +241,24 @@ pub fn sizes(
     };
     s.parts.iter().zip(said).map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of the golden images (docs/formats/versions.md).
+    #[test]
+    fn records_that_were_kept_are_read() {
+        let contents = include_str!("../../../../sim/golden/2026-11-29/contents.txt");
+        let texts = contents.lines().filter_map(|l| l.trim().strip_prefix("snapshot before: "));
+        let records: Vec<Record> = texts.map(|t| serde_json::from_str(t).unwrap()).collect();
+        assert_eq!(records.len(), 3);
+        for r in &records {
+            assert_eq!(r, &records[0].of(&r.target), "all of one snapshot");
+            assert!(r.targets.contains(&r.target) && r.targets.len() == 3, "{r:?}");
+        }
+        let r = &records[0];
+        assert_eq!((r.format, r.name.as_str(), r.comment.as_str()), (1, "before", "for later versions"));
+        assert_eq!((r.fsname.as_str(), r.snapshot_fsname.as_str(), r.barrier), ("sim", "0123abcd", true));
+    }
+}
