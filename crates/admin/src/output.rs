@@ -56,3 +56,58 @@ macro_rules! put {
 pub fn json(v: &serde_json::Value) {
     bytes(format!("{v:#}\n").as_bytes());
 }
+
+/// A JSON array of rows that come by and by, some at a time and from several threads, as text of the form that
+/// [`json`] gives to all of them at once. It is whole once it was ended.
+pub struct JsonArray<'a> {
+    write: &'a (dyn Fn(&[u8]) + Sync),
+    /// Something was added.
+    begun: Mutex<bool>,
+}
+
+impl<'a> JsonArray<'a> {
+    /// `write` is standard output ([`bytes`]), but for tests.
+    pub fn to(write: &'a (dyn Fn(&[u8]) + Sync)) -> JsonArray<'a> {
+        JsonArray { write, begun: Mutex::new(false) }
+    }
+
+    /// Rows that stay side by side.
+    pub fn add(&self, rows: Vec<serde_json::Value>) {
+        if rows.is_empty() {
+            return;
+        }
+        let all = format!("{:#}", serde_json::Value::Array(rows));
+        let within = all.strip_prefix('[').and_then(|t| t.strip_suffix("\n]"));
+        let within = within.expect("an array of something has brackets on lines of their own");
+        let mut begun = self.begun.lock();
+        let before = if std::mem::replace(&mut *begun, true) { "," } else { "[" };
+        (self.write)(format!("{before}{within}").as_bytes());
+    }
+
+    pub fn end(self) {
+        (self.write)(if self.begun.into_inner() { b"\n]\n" } else { b"[]\n" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_that_come_by_and_by_look_as_if_they_had_come_at_once() {
+        let rows = [json!({"path": "a\n]", "list": [1, {"x": []}]}), json!("two"), json!([])];
+        for pieces in [&[3][..], &[1, 1, 1], &[0, 2, 0, 1], &[]] {
+            let out = Mutex::new(Vec::new());
+            let write = |b: &[u8]| out.lock().extend_from_slice(b);
+            let (array, mut left) = (JsonArray::to(&write), rows.iter().cloned());
+            for n in pieces {
+                array.add(left.by_ref().take(*n).collect());
+            }
+            array.end();
+            let shown: Vec<_> = rows.iter().take(pieces.iter().sum()).collect();
+            let text = String::from_utf8(out.into_inner()).unwrap();
+            assert_eq!(text, format!("{:#}\n", json!(shown)), "{pieces:?}");
+        }
+    }
+}

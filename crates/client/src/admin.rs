@@ -131,11 +131,13 @@ pub async fn answer(fs: &Arc<Fs>, call: Call, opened: Fid, request: Request) -> 
             let attr = object(fs, &call, opened, name).await?;
             Reply::Stripe(Box::new(stripe(fs, &call, &attr).await?))
         }
-        Request::Listing { cookie, inodes } => listing(fs, call, opened, cookie, inodes).await?,
+        Request::Listing { cookie, inodes, grows_into } => {
+            listing(fs, call, opened, cookie, (inodes, grows_into)).await?
+        }
         Request::Inode { name } => {
             let e = entry(fs, &call, opened, name.clone()).await?;
             let (name, kind, fid) = (name.unwrap_or_default(), e.attr.kind, e.attr.fid);
-            let inode = Some(Inode { attr: e.attr.clone(), layout: e.layout.clone(), is_complete: false });
+            let inode = Some(Inode::new(e.attr.clone(), e.layout.clone()));
             Reply::Listing { entries: vec![Listed { name, kind, fid, inode }], next: None }
         }
         Request::Setstripe { name, spec } => {
@@ -323,26 +325,45 @@ async fn may_search(fs: &Arc<Fs>, call: &Call, opened: Fid) -> R<()> {
 
 /// The opened directory may be read, or the kernel would not have opened it; what its entries are needs the
 /// right to search as well.
-async fn listing(fs: &Arc<Fs>, call: Call, opened: Fid, cookie: u64, inodes: bool) -> R<Reply> {
-    if inodes {
+async fn listing(
+    fs: &Arc<Fs>,
+    call: Call,
+    opened: Fid,
+    cookie: u64,
+    (inodes, grows): (bool, bool),
+) -> R<Reply> {
+    if inodes || grows {
         may_search(fs, &call, opened).await?;
     }
-    let (mut page, end) = Admin(fs).entries(&call, opened, cookie, LISTING_BYTES, inodes).await?;
-    let (mut objects, mut count) = (0, 0usize);
-    for d in &page {
-        objects += d.entry.as_ref().and_then(|e| e.layout.as_ref()).map_or(0, |l| l.objects().count());
-        if count > 0 && objects > LISTING_OBJECTS {
-            break;
+    if grows {
+        let mut r = Admin(fs).entries_that_grow(&call, opened, cookie, LISTING_BYTES).await?;
+        let count = listed_at_once(&r.entries);
+        r.end &= count == r.entries.len();
+        r.entries.truncate(count);
+        if let Some(g) = &mut r.grows_into.0 {
+            g.of.retain(|(place, _)| (*place as usize) < count);
         }
-        count += 1;
+        return Ok(Reply::Layouts(Packed::of(&r)));
     }
+    let (mut page, end) = Admin(fs).entries(&call, opened, cookie, LISTING_BYTES, inodes).await?;
+    let count = listed_at_once(&page);
     let next = page.get(count.saturating_sub(1)).map(|d| d.cookie).filter(|_| !end || count < page.len());
     page.truncate(count);
     let listed = |d: Dirent| {
-        let inode = d.entry.map(|e| Inode { attr: e.attr, layout: e.layout, is_complete: false });
+        let inode = d.entry.map(|e| Inode::new(e.attr, e.layout));
         Listed { name: d.name.into(), kind: d.kind, fid: d.fid, inode }
     };
     Ok(Reply::Listing { entries: page.into_iter().map(listed).collect(), next })
+}
+
+/// Entries of a page that are not too much for one reply: at least one.
+fn listed_at_once(page: &[Dirent]) -> usize {
+    let mut objects = 0;
+    let over = page.iter().position(|d| {
+        objects += d.entry.as_ref().and_then(|e| e.layout.as_ref()).map_or(0, |l| l.objects().count());
+        objects > LISTING_OBJECTS
+    });
+    over.map_or(page.len(), |n| n.max(1))
 }
 
 /// Where a file's bytes lie, or what new files of a directory get.

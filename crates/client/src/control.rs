@@ -39,9 +39,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use wire::msg::changelog::{Changelog, ChangelogReply};
 use wire::msg::quotactl::{QuotaAsk, TypeLimits};
 use wire::msg::quotadir::QuotadirReply;
+use wire::msg::readdir::ReaddirReply;
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::msg::trashlist::TrashlistReply;
 use wire::msg::trashtake::Trashtake;
@@ -273,7 +275,14 @@ pub enum Request {
     Recreate { fid: Fid, ost: u16 },
     /// Some entries of the opened directory, behind `cookie` (0: from the first), with what the metadata
     /// server knows of their inodes if wanted; no object server is asked. [`Reply::Listing`].
-    Listing { cookie: u64, inodes: bool },
+    /// With `grows_into` inodes come, and what files are to get that outgrow them: [`Reply::Layouts`], from a
+    /// mount of an earlier version [`Reply::Listing`].
+    Listing {
+        cookie: u64,
+        inodes: bool,
+        #[serde(default)]
+        grows_into: bool,
+    },
     /// The same of one file. [`Reply::Listing`] with one entry, whose name is empty if none was given.
     Inode { name: Option<Name> },
     /// Moves a file's data to new objects while it is in use. [`Reply::Done`]. `ENODATA` for a file without
@@ -446,6 +455,17 @@ pub struct Inode {
     /// What object servers have was added.
     #[serde(default)]
     pub is_complete: bool,
+    /// Of a file whose data lies with its inode: what it is to get when it outgrows that, if it was asked for
+    /// and the server knows the question. It comes with [`Reply::Layouts`] alone.
+    #[serde(skip)]
+    pub grows_into: Option<Arc<LayoutSpec>>,
+}
+
+impl Inode {
+    /// Of which objects are not asked.
+    pub fn new(attr: Attr, layout: Option<Layout>) -> Inode {
+        Inode { attr, layout, is_complete: false, grows_into: None }
+    }
 }
 
 /// What a file has on one OST.
@@ -608,6 +628,8 @@ pub enum Reply {
         entries: Vec<Listed>,
         next: Option<u64>,
     },
+    /// The same, as the metadata server says it, with what files are to get that outgrow their inodes.
+    Layouts(Packed<ReaddirReply>),
 }
 
 /// What one target said of usage.

@@ -154,7 +154,11 @@ impl Crew<'_> {
         let path = job.path();
         let found = self.tree.open(&path).and_then(|d| match d {
             Some(dir) => {
-                let page = match dir.page(job.cookie, self.visitor.wants_inodes()) {
+                let page = match self.visitor.wants_layouts() {
+                    true => dir.layouts(job.cookie),
+                    false => dir.page(job.cookie, self.visitor.wants_inodes()),
+                };
+                let page = match page {
                     // Who may not search it may still read the names.
                     Err(Failure::Op { errno: Errno::EACCES, .. }) => dir.page(job.cookie, false),
                     page => page,

@@ -24,6 +24,8 @@ pub struct FakeFile {
     pub attr: Attr,
     pub layout: Option<Layout>,
     pub default: Option<LayoutSpec>,
+    /// What it is to get when it outgrows its inode.
+    pub grows_into: Option<LayoutSpec>,
     pub xattrs: Vec<(&'static str, Vec<u8>)>,
     /// What its object servers make of size and times, or their refusal.
     pub stat: Result<FullStat, Errno>,
@@ -48,6 +50,8 @@ pub struct Fake {
     pub files: BTreeMap<PathBuf, FakeFile>,
     pub root: PathBuf,
     pub asked: Arc<Asked>,
+    /// Of a version whose pages do not say what files grow into.
+    pub is_of_old: bool,
 }
 
 pub fn attr(kind: FileType, oid: u32) -> Attr {
@@ -112,6 +116,7 @@ impl Fake {
             attr,
             layout,
             default: None,
+            grows_into: None,
             xattrs: Vec::new(),
             stat: Ok(stat),
             refused: None,
@@ -123,15 +128,19 @@ impl Fake {
     fn listed(&self, path: &Path, inodes: bool) -> Option<Listed> {
         let f = self.files.get(path)?;
         let name = Name(path.file_name().unwrap_or_default().as_bytes().to_vec());
-        let inode =
-            inodes.then(|| Inode { attr: f.attr.clone(), layout: f.layout.clone(), is_complete: false });
+        let inode = inodes.then(|| Inode::new(f.attr.clone(), f.layout.clone()));
         Some(Listed { name, kind: f.attr.kind, fid: f.attr.fid, inode })
     }
 
     fn opened(&self, path: &Path, itself: bool) -> Box<dyn Directory> {
         let below = |p: &&PathBuf| p.parent() == Some(path);
         let entries: Vec<PathBuf> = self.files.keys().filter(below).cloned().collect();
-        let files = Fake { files: self.files.clone(), root: self.root.clone(), asked: self.asked.clone() };
+        let files = Fake {
+            files: self.files.clone(),
+            root: self.root.clone(),
+            asked: self.asked.clone(),
+            is_of_old: self.is_of_old,
+        };
         Box::new(FakeDirectory { files, path: path.to_path_buf(), entries, itself })
     }
 }
@@ -295,6 +304,17 @@ impl Directory for FakeDirectory {
         Ok(Page { entries, next: (to < self.entries.len()).then_some(to as u64) })
     }
 
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
+        let mut page = self.page(cookie, true)?;
+        for l in page.entries.iter_mut().filter(|_| !self.files.is_of_old) {
+            let grows_into = self.file(&l.name).and_then(|f| f.grows_into.clone()).map(Arc::new);
+            if let Some(i) = &mut l.inode {
+                i.grows_into = grows_into;
+            }
+        }
+        Ok(page)
+    }
+
     fn inode(&self, name: &Name) -> Result<Option<Listed>, Failure> {
         count(&self.files.asked.inodes);
         if self.may_not_search() {
@@ -314,12 +334,15 @@ impl Directory for FakeDirectory {
         let of = |f: &FakeFile| Stripe {
             fid: f.attr.fid,
             kind: f.attr.kind,
-            layout: None,
+            layout: f.layout.clone(),
             default: f.default.clone(),
             fs_default: None,
             mdt_bytes: None,
-            grows_into: None,
+            grows_into: f.grows_into.clone(),
         };
+        if self.may_not_search() {
+            return Err(self.denied());
+        }
         Ok(self.file(name).map(of))
     }
 

@@ -200,7 +200,7 @@ fn by_directory(files: Vec<Found>, left: &[u32]) -> BTreeMap<u32, Vec<Listed>> {
     for (f, place) in files.into_iter().zip(0..) {
         let Found { attr, layout, names } = f;
         let (kind, fid, is_complete) = (attr.kind, attr.fid, !left.contains(&place));
-        let inode = Inode { attr, layout, is_complete };
+        let inode = Inode { is_complete, ..Inode::new(attr, layout) };
         let inodes = std::iter::repeat_n(inode, names.len());
         for (scan::Name { parent, name }, inode) in names.into_iter().zip(inodes) {
             out.entry(parent).or_default().push(Listed { name: Name(name), kind, fid, inode: Some(inode) });
@@ -230,6 +230,10 @@ impl Later<'_> {
 impl Directory for Later<'_> {
     fn page(&self, cookie: u64, inodes: bool) -> Result<Page, Failure> {
         self.ask(Page { entries: Vec::new(), next: None }, |d| d.page(cookie, inodes))
+    }
+
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
+        self.ask(Page { entries: Vec::new(), next: None }, |d| d.layouts(cookie))
     }
 
     fn inode(&self, name: &Name) -> Result<Option<Listed>, Failure> {

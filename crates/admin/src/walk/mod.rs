@@ -11,7 +11,7 @@ pub(crate) mod fake;
 pub mod index;
 mod mounted;
 
-pub use crew::{THREADS_MAX, default_threads, walk};
+pub use crew::{THREADS_MAX, default_threads, walk, walk_below};
 pub use mounted::{Mounted, MountedIndex, is_to_scan};
 
 use crate::failure::{Failure, FirstError};
@@ -38,11 +38,14 @@ pub trait Directory {
     /// Entries behind a cookie (0: from the first), with their inodes if wanted: then the right to search
     /// the directory is needed as well as that to read it (`EACCES`).
     fn page(&self, cookie: u64, inodes: bool) -> Result<Page, Failure>;
+    /// As with inodes, sorted by name, and with what files are to get that outgrow them
+    /// ([`Inode::grows_into`](client::control::Inode)) if the mount and its servers can say it.
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure>;
     /// One entry with its inode.
     fn inode(&self, name: &Name) -> Result<Option<Listed>, Failure>;
     /// Size, space and times, of which object servers know a part; if `lazy` as this host keeps them.
     fn stat(&self, name: &Name, lazy: bool) -> Result<Option<FullStat>, Failure>;
-    /// What new files of a directory get.
+    /// What new files of a directory get; of a file its layout.
     fn defaults(&self, name: &Name) -> Result<Option<Stripe>, Failure>;
     /// What new files of the directory itself get.
     fn own_defaults(&self) -> Result<Option<Stripe>, Failure>;
@@ -84,6 +87,10 @@ impl Place<'_> {
 pub trait Visitor: Sync {
     /// Whether each entry's inode is needed: then they come with the names.
     fn wants_inodes(&self) -> bool;
+    /// Whether what files are to get that outgrow their inodes is needed as well ([`Directory::layouts`]).
+    fn wants_layouts(&self) -> bool {
+        false
+    }
     /// Directories at this depth are not entered.
     fn max_depth(&self) -> u32;
     /// What else holds of all that it still wants: a scan that goes on may leave out what does not fit that.

@@ -4,13 +4,17 @@ use super::index::{Answer, Index, has_more_than};
 use super::{Directory, Page, Run, Tree};
 use crate::failure::Failure;
 use crate::local::{mount_name, mount_point, split, strange};
-use client::control::{self, Completed, ControlError, Listed, Name, OfObjects, Reply, Request, Stripe};
-use model::{Errno, Fid};
+use client::control::{
+    self, Completed, ControlError, Inode, Listed, Name, OfObjects, Reply, Request, Stripe,
+};
+use model::{Errno, Fid, LayoutSpec};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wire::msg::readdir::{Dirent, GrowsInto, ReaddirReply};
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use world::sys::mounts;
 use world::sys::tree::{self, Folder, Node};
@@ -186,6 +190,26 @@ fn stripe(reply: Option<Reply>, path: &Path) -> Result<Option<Stripe>, Failure> 
     }
 }
 
+/// A page as the metadata server says it. `EPROTO` for one that is none.
+fn with_layouts(r: ReaddirReply) -> Result<Page, Errno> {
+    let next = r.entries.last().map(|d| d.cookie).filter(|_| !r.end);
+    let listed = |d: Dirent| {
+        let inode = d.entry.map(|e| Inode::new(e.attr, e.layout));
+        Listed { name: Name(d.name), kind: d.kind, fid: d.fid, inode }
+    };
+    let mut entries: Vec<Listed> = r.entries.into_iter().map(listed).collect();
+    let GrowsInto { specs, of } = r.grows_into.0.unwrap_or_default();
+    let specs: Vec<Arc<LayoutSpec>> = specs.into_iter().map(Arc::new).collect();
+    for (entry, spec) in of {
+        let l = entries.get_mut(entry as usize).ok_or(Errno::EPROTO)?;
+        let spec = specs.get(spec as usize).ok_or(Errno::EPROTO)?;
+        if let Some(i) = &mut l.inode {
+            i.grows_into = Some(spec.clone());
+        }
+    }
+    Ok(Page { entries, next })
+}
+
 /// A directory that is open.
 struct Opened {
     folder: Folder,
@@ -200,13 +224,32 @@ impl Opened {
 
 impl Directory for Opened {
     fn page(&self, cookie: u64, inodes: bool) -> Result<Page, Failure> {
-        let reply = control::call(&self.folder, &Request::Listing { cookie, inodes });
+        let wanted = Request::Listing { cookie, inodes, grows_into: false };
+        let reply = control::call(&self.folder, &wanted);
         match answered(reply, "cannot list", &self.path)? {
             // Removed while it was open.
             None => Ok(Page { entries: Vec::new(), next: None }),
             Some(Reply::Listing { entries, next }) => Ok(Page { entries, next }),
             Some(other) => Err(strange(&self.path, &other)),
         }
+    }
+
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
+        let wanted = Request::Listing { cookie, inodes: true, grows_into: true };
+        let reply = control::call(&self.folder, &wanted);
+        let mut page = match answered(reply, "cannot list", &self.path)? {
+            None => Page { entries: Vec::new(), next: None },
+            Some(Reply::Layouts(said)) => {
+                let shown = || self.path.display().to_string();
+                let page = said.open().and_then(with_layouts);
+                page.map_err(|e| Failure::op("cannot understand what is in", &shown(), e))?
+            }
+            // A mount of an earlier version.
+            Some(Reply::Listing { entries, next }) => Page { entries, next },
+            Some(other) => return Err(strange(&self.path, &other)),
+        };
+        page.entries.sort_unstable_by(|a, b| a.name.0.cmp(&b.name.0));
+        Ok(page)
     }
 
     fn inode(&self, name: &Name) -> Result<Option<Listed>, Failure> {
@@ -265,6 +308,10 @@ impl Directory for Start {
     fn page(&self, _cookie: u64, _inodes: bool) -> Result<Page, Failure> {
         let entries = self.inode(&Name::default())?.into_iter().collect();
         Ok(Page { entries, next: None })
+    }
+
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
+        self.page(cookie, true)
     }
 
     fn inode(&self, _name: &Name) -> Result<Option<Listed>, Failure> {

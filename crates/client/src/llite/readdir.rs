@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::msg::lookup::Entry;
-use wire::msg::readdir::{Dirent, Readdir};
+use wire::msg::readdir::{Dirent, Readdir, ReaddirReply};
+use wire::trailing::Trailing;
 use world::BoxFuture;
 
 /// Most bytes of one page.
@@ -60,11 +61,43 @@ impl Admin<'_> {
     ) -> R<(Vec<Dirent>, bool)> {
         let work = self.0.names.page(call, dir, cookie, max_bytes.min(PAGE_MAX_BYTES), inodes);
         let (mut entries, _, end) = self.0.run(Verb::Readdir, work).await?;
+        self.add_atimes(dir, &mut entries).await?;
+        Ok((entries, end))
+    }
+
+    /// As [`Admin::entries`] with inodes, and with what files are to get that outgrow them, which only the
+    /// metadata server knows. Without leases.
+    pub(crate) async fn entries_that_grow(
+        self,
+        call: &Call,
+        dir: Fid,
+        cookie: u64,
+        max_bytes: u32,
+    ) -> R<ReaddirReply> {
+        let (fs, max_bytes) = (self.0, max_bytes.min(PAGE_MAX_BYTES));
+        let work = async {
+            let mdc = fs.lmv.mdc_of(dir).await?;
+            let t = mdc.meta.token();
+            let msg = Readdir { fid: dir, cookie, max_bytes, plus: true, grows_into: true.into() };
+            let r = mdc.target.call(fs.cx.of(call), msg).await?;
+            mdc.meta.keep_page(t, dir, cookie, &r);
+            Ok(r)
+        };
+        let mut r = fs.run(Verb::Readdir, work).await?;
+        r.grant = None;
+        for e in r.entries.iter_mut().filter_map(|d| d.entry.as_mut()) {
+            (e.grant, e.dir_grant) = (None, None);
+        }
+        self.add_atimes(dir, &mut r.entries).await?;
+        Ok(r)
+    }
+
+    async fn add_atimes(self, dir: Fid, entries: &mut [Dirent]) -> R<()> {
         let mdc = self.0.lmv.mdc_of(dir).await?;
         for e in entries.iter_mut().filter_map(|d| d.entry.as_mut()) {
             mdc.with_atime(&mut e.attr);
         }
-        Ok((entries, end))
+        Ok(())
     }
 
     /// A name in a directory, as the metadata server knows it.
@@ -89,7 +122,8 @@ impl Names {
         }
         let max_bytes = if mdc.meta.is_contended(fid) { room } else { PAGE_MAX_BYTES };
         let t = mdc.meta.token();
-        let r = mdc.target.call(self.cx.of(call), Readdir { fid, cookie, max_bytes, plus }).await?;
+        let msg = Readdir { fid, cookie, max_bytes, plus, grows_into: Trailing(None) };
+        let r = mdc.target.call(self.cx.of(call), msg).await?;
         mdc.meta.keep_page(t, fid, cookie, &r);
         let mut entries = r.entries;
         let fits = fitting(&entries, room as usize, plus);

@@ -7,6 +7,7 @@ use model::Fid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::msg::readdir::Readdir;
+use wire::trailing::Trailing;
 
 /// Bytes of one page.
 const PAGE_BYTES: u32 = 1 << 20;
@@ -29,7 +30,8 @@ impl MetaCache {
         let mut fetched = 0;
         while fetched < entries {
             let t = self.token();
-            let msg = Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true };
+            let msg =
+                Readdir { fid: dir, cookie, max_bytes: PAGE_BYTES, plus: true, grows_into: Trailing(None) };
             let Ok(r) = self.target.call(self.cx.own(), msg).await else { return (cookie, true) };
             self.keep_page(t, dir, cookie, &r);
             self.shared.fetched_ahead.fetch_add(r.entries.len() as u64, Relaxed);

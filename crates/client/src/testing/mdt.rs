@@ -164,7 +164,8 @@ impl MdtState {
             let entry = if m.plus { Some(self.shown(fid)?) } else { None };
             entries.push(Dirent { cookie, fid, kind: self.inode(fid)?.attr.kind, name, entry });
         }
-        Ok(ReaddirReply { entries, parent: Fid::ROOT, end, grant: self.grant(bits::LOOKUP, false) })
+        let (grant, grows_into) = (self.grant(bits::LOOKUP, false), Trailing(None));
+        Ok(ReaddirReply { entries, parent: Fid::ROOT, end, grant, grows_into })
     }
 
     fn unlink(&mut self, m: &Unlink) -> Result<Changed, Errno> {

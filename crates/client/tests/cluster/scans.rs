@@ -3,7 +3,7 @@
 use crate::cache::number;
 use crate::data::{striped, write};
 use crate::harness::{Cluster, O_CREAT, O_EXCL, O_RDWR, call, user};
-use client::control::OfObjects;
+use client::control::{OfObjects, Reply, Request};
 use client::{Admin, Fs};
 use model::layout::{ComponentSpec, EOF};
 use model::{Attr, Errno, Fid, LayoutSpec};
@@ -108,5 +108,61 @@ fn a_completed_scan_knows_what_every_mount_has_written_and_leaves_out_what_does_
             let of = |a: &Attr| (a.size, a.mtime, a.ctime, a.blocks);
             assert_eq!(of(&f.attr), of(&attr), "as if it was asked for by itself");
         }
+    });
+}
+
+/// Of what a mount made and did not tell yet, and of what another one made, as of each file asked by itself.
+#[test]
+fn a_page_of_a_directory_has_the_layouts_of_its_files() {
+    let c = Cluster::start(2);
+    c.run(async {
+        let (a, b) = (c.mount().await, c.mount().await);
+        let root = a.root();
+        let flags = O_RDWR | O_CREAT | O_EXCL;
+        for (name, count) in [("one", 1), ("two", 2)] {
+            striped(&a, name, count).await;
+        }
+        let mut spec = LayoutSpec { stripe_count: 2, stripe_size: 131_072, ..LayoutSpec::default() };
+        spec.set_mdt_bytes(8192);
+        for n in 0..300 {
+            let of = (n % 3 == 0).then(|| spec.clone());
+            let name = format!("small{n}").into_bytes();
+            a.clone().create(call(), root, name, 0o640, flags, of).await.unwrap();
+        }
+        a.clone().mkdir(call(), root, b"d".to_vec(), 0o755).await.unwrap();
+        for mount in [&a, &b] {
+            let ask = async |request| client::admin::answer(mount, call(), root, request).await.unwrap();
+            let (mut met, mut cookie) = (0, 0);
+            loop {
+                let wanted = Request::Listing { cookie, inodes: true, grows_into: true };
+                let Reply::Layouts(page) = ask(wanted).await else { panic!("no page of layouts") };
+                let page = page.open().unwrap();
+                let said = page.grows_into.0.unwrap();
+                for (place, d) in (0u32..).zip(&page.entries) {
+                    met += 1;
+                    let name = Some(d.name.clone().into());
+                    let Reply::Stripe(alone) = ask(Request::Getstripe { name }).await else { panic!() };
+                    let spec = said.of.iter().find(|(entry, _)| *entry == place).map(|(_, spec)| *spec);
+                    let entry = d.entry.as_ref().unwrap();
+                    let got = (&entry.layout, spec.map(|s| said.specs[s as usize].clone()));
+                    assert_eq!(
+                        got,
+                        (&alone.layout, alone.grows_into),
+                        "{:?}",
+                        String::from_utf8_lossy(&d.name)
+                    );
+                    assert_eq!((d.fid, d.kind, entry.grant), (alone.fid, alone.kind, None));
+                }
+                if page.end {
+                    break;
+                }
+                cookie = page.entries.last().unwrap().cookie;
+            }
+            assert_eq!(met, 303);
+        }
+        let closed = a.clone().mkdir(call(), root, b"closed".to_vec(), 0o744).await.unwrap().fid;
+        let wanted = Request::Listing { cookie: 0, inodes: true, grows_into: true };
+        let refused = client::admin::answer(&a, user(5), closed, wanted).await.err();
+        assert_eq!(refused.map(|e| e.errno), Some(Errno::EACCES.0), "who may not search it");
     });
 }

@@ -13,6 +13,7 @@ use wire::encode_message;
 use wire::msg::lookup::{Entry, bits};
 use wire::msg::own::{Own, OwnReply};
 use wire::msg::readdir::Readdir;
+use wire::trailing::Trailing;
 
 pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, Errno> {
     let dir = tx.dir(m.dir)?;
@@ -32,7 +33,13 @@ pub fn run(mdt: &Mdt, tx: &mut Tx, ctx: &OpContext, m: &Own) -> Result<Vec<u8>, 
         limited: mdt.shared.quotas.is_active().into(),
     };
     if whole && m.max_bytes > 0 {
-        let page = Readdir { fid: m.dir, cookie: m.cookie, max_bytes: m.max_bytes, plus: m.children };
+        let page = Readdir {
+            fid: m.dir,
+            cookie: m.cookie,
+            max_bytes: m.max_bytes,
+            plus: m.children,
+            grows_into: Trailing(None),
+        };
         let page = readdir::page(tx, page, |tx, fid, i| Entry {
             grant: tx.claim(fid, bits::UPDATE),
             ..names::entry(tx, fid, i)

@@ -4,9 +4,10 @@ use crate::MdsError;
 use crate::names::{self, OpContext};
 use crate::schema::{DentryValue, Inode, key, value};
 use crate::tx::Tx;
-use model::{Errno, Fid};
+use model::{Errno, Fid, LayoutSpec};
 use wire::msg::lookup::{Entry, bits};
-use wire::msg::readdir::{Dirent, Readdir, ReaddirReply};
+use wire::msg::readdir::{Dirent, GrowsInto, Readdir, ReaddirReply};
+use wire::trailing::Trailing;
 
 /// A page never holds more, whatever was asked for: it must fit into a message.
 const PAGE_MAX_BYTES: usize = 1 << 20;
@@ -32,8 +33,13 @@ pub fn page(
     let dir = tx.dir(m.fid)?;
     let room = (m.max_bytes as usize).min(PAGE_MAX_BYTES);
     let end = key::dentry_end(m.fid);
-    let mut reply = ReaddirReply { entries: Vec::new(), parent: dir.parent, end: false, grant: None };
-    reply.grant = tx.offer(m.fid, bits::LOOKUP);
+    let mut reply = ReaddirReply {
+        entries: Vec::new(),
+        parent: dir.parent,
+        end: false,
+        grant: tx.offer(m.fid, bits::LOOKUP),
+        grows_into: Trailing(m.grows_into.0.filter(|wanted| *wanted && m.plus).map(|_| GrowsInto::default())),
+    };
     let (mut cookie, mut used) = (m.cookie, 0usize);
     loop {
         let Some(from) = cookie.checked_add(1).filter(|&c| c <= i64::MAX as u64) else {
@@ -50,13 +56,19 @@ pub fn page(
             })?;
             let d = DentryValue::decode(&k, &v)?;
             let mut size = name.len().saturating_add(ENTRY_BYTES);
-            let mut entry = None;
+            let (mut entry, mut spec) = (None, None);
             if m.plus
                 && let Some(i) = tx.try_inode(d.fid)?
             {
                 let objects = i.layout.as_ref().map_or(0, |l| l.objects().count());
                 size = objects.saturating_mul(OBJECT_BYTES).saturating_add(PLUS_BYTES).saturating_add(size);
                 entry = Some(entry_of(tx, d.fid, &i));
+                let grows = i.data_room().is_some() && reply.grows_into.0.is_some();
+                spec = i.default_layout.filter(|_| grows);
+            }
+            let known = reply.grows_into.0.as_ref().zip(spec.as_ref()).map(|(g, s)| place_of(g, s));
+            if let (Some(None), Some(s)) = (known, &spec) {
+                size = size.saturating_add(encoded_bytes(s));
             }
             let full =
                 used.saturating_add(size) > room || (m.plus && reply.entries.len() >= PLUS_ENTRIES_MAX);
@@ -66,6 +78,13 @@ pub fn page(
             used = used.saturating_add(size);
             assert!(used <= room || reply.entries.is_empty(), "a page has the room that it was given");
             cookie = c;
+            if let (Some(g), Some(s)) = (&mut reply.grows_into.0, spec) {
+                let place = place_of(g, &s).unwrap_or_else(|| {
+                    g.specs.push(s);
+                    g.specs.len() - 1
+                });
+                g.of.push((reply.entries.len() as u32, place as u32));
+            }
             reply.entries.push(Dirent { cookie: c, fid: d.fid, kind: d.kind, name: name.to_vec(), entry });
         }
         if last_page {
@@ -73,4 +92,13 @@ pub fn page(
             return Ok(reply);
         }
     }
+}
+
+/// Files that were made one after the other get the same, mostly.
+fn place_of(g: &GrowsInto, s: &LayoutSpec) -> Option<usize> {
+    g.specs.iter().rposition(|known| known == s)
+}
+
+fn encoded_bytes(s: &LayoutSpec) -> usize {
+    postcard::to_stdvec(s).expect("plain data encodes").len()
 }

@@ -15,7 +15,7 @@ fn batch<M: Message>(rig: &Rig, ops: impl Iterator<Item = M>) {
 }
 
 fn page(rig: &Rig, fid: Fid, cookie: u64, max_bytes: u32) -> (Vec<Dirent>, bool) {
-    let r = rig.root(Readdir { fid, cookie, max_bytes, plus: false }).unwrap();
+    let r = rig.root(Readdir { fid, cookie, max_bytes, plus: false, grows_into: Trailing(None) }).unwrap();
     (r.entries, r.end)
 }
 

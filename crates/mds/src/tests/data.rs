@@ -264,6 +264,54 @@ fn a_file_grows_into_what_was_said_when_it_was_made() {
 }
 
 #[test]
+fn a_page_of_a_directory_says_what_its_files_grow_into() {
+    use msg::getxattr::{DEFAULT_LAYOUT, Getxattr};
+    let rig = Rig::new();
+    let d = rig.mkdir(R, "d");
+    let sub = rig.mkdir(d, "sub");
+    for n in 0..20 {
+        rig.create(d, &format!("builtin{n}"));
+    }
+    let mut spec = LayoutSpec { stripe_count: 3, stripe_size: 131_072, ..LayoutSpec::default() };
+    spec.set_mdt_bytes(ROOM);
+    for fid in [d, sub] {
+        rig.root(msg::setlayout::Setlayout { fid, spec: Some(spec.clone()) }).unwrap();
+    }
+    for n in 0..20 {
+        rig.create(d, &format!("three{n}"));
+    }
+    rig.create_striped(d, "on objects", 2);
+    let page = |cookie, max_bytes, plus, wanted| {
+        let grows_into = Trailing(wanted);
+        rig.root(msg::readdir::Readdir { fid: d, cookie, max_bytes, plus, grows_into }).unwrap()
+    };
+    for max_bytes in [1 << 20, 3000, 1] {
+        let (mut seen, mut cookie) = (0, 0);
+        loop {
+            let r = page(cookie, max_bytes, true, Some(true));
+            let said = r.grows_into.0.unwrap();
+            assert!(said.specs.len() <= 2, "each once");
+            for (place, e) in r.entries.iter().enumerate() {
+                let of = said.of.iter().find(|(entry, _)| *entry as usize == place);
+                let of = of.map(|(_, spec)| said.specs[*spec as usize].clone());
+                let alone = rig.root(Getxattr { fid: e.fid, name: DEFAULT_LAYOUT.to_vec() }).ok();
+                let alone = alone.map(|r| postcard::from_bytes::<LayoutSpec>(&r.value).unwrap());
+                assert_eq!(of, alone.filter(|_| e.fid != sub), "{:?}", String::from_utf8_lossy(&e.name));
+                seen += usize::from(of.is_some());
+            }
+            if r.end {
+                break;
+            }
+            cookie = r.entries.last().unwrap().cookie;
+        }
+        assert_eq!(seen, 40, "pages of {max_bytes}");
+    }
+    for (plus, wanted) in [(true, None), (true, Some(false)), (false, Some(true))] {
+        assert_eq!(page(0, 1 << 20, plus, wanted).grows_into, Trailing(None));
+    }
+}
+
+#[test]
 fn a_growth_that_fails_leaves_the_data_where_it_was() {
     let mut rig = Rig::new();
     let fid = rig.create(R, "f");

@@ -31,7 +31,9 @@ fn answers_grant_what_they_show() {
     let e = there.entry.unwrap();
     assert_eq!((e.attr.fid, e.parent, e.plain), (f, Fid::NONE, true));
     assert_eq!(seq(e.grant, bits::INODE), seq(there.dir_grant, bits::LOOKUP));
-    let page = rig.root(Readdir { fid: R, cookie: 0, max_bytes: 4096, plus: true }).unwrap();
+    let page = rig
+        .root(Readdir { fid: R, cookie: 0, max_bytes: 4096, plus: true, grows_into: Trailing(None) })
+        .unwrap();
     seq(page.grant, bits::LOOKUP);
     let e = page.entries[0].entry.clone().unwrap();
     assert_eq!((seq(e.grant, bits::UPDATE) > 0, e.parent), (true, R));

@@ -42,6 +42,7 @@ use wire::msg::create::{Create, CreateReply, OpenSpec};
 use wire::msg::lookup::Entry;
 use wire::msg::statfs::StatfsReply;
 use wire::msg::write::WriteReply;
+use wire::trailing::Trailing;
 use wire::{Message, RequestContext, msg};
 use world::mem::MemDisk;
 use world::{Disk, World, block_on};
@@ -267,7 +268,13 @@ impl Rig {
     }
 
     pub fn names(&self, fid: Fid) -> Vec<String> {
-        let m = msg::readdir::Readdir { fid, cookie: 0, max_bytes: 1 << 20, plus: false };
+        let m = msg::readdir::Readdir {
+            fid,
+            cookie: 0,
+            max_bytes: 1 << 20,
+            plus: false,
+            grows_into: Trailing(None),
+        };
         let r = self.root(m).unwrap();
         let mut n: Vec<_> = r.entries.into_iter().map(|e| String::from_utf8(e.name).unwrap()).collect();
         n.sort();

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use wire::msg;
 use wire::msg::scan::{Condition, Cursor, Number, ROOT_PLACE, Scan, ScanReply, Test};
+use wire::trailing::Trailing;
 
 const R: Fid = Fid::ROOT;
 
@@ -54,7 +55,13 @@ fn scan(rig: &Rig, cred: &Cred, root: Fid, tests: &[Test], bounds: Bounds) -> Re
 
 /// The same by a walk that reads directories.
 fn walk(rig: &Rig, cred: &Cred, dir: Fid, above: &str, seen: &mut Seen, fits: &dyn Fn(&Inode) -> bool) {
-    let entries = rig.root(msg::readdir::Readdir { fid: dir, cookie: 0, max_bytes: 1 << 20, plus: false });
+    let entries = rig.root(msg::readdir::Readdir {
+        fid: dir,
+        cookie: 0,
+        max_bytes: 1 << 20,
+        plus: false,
+        grows_into: Trailing(None),
+    });
     for e in entries.unwrap().entries {
         let name = format!("{above}{}", String::from_utf8(e.name).unwrap());
         let record = rig.mdt.db.get(&crate::schema::key::inode(e.fid)).unwrap().unwrap();

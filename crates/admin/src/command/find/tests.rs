@@ -25,7 +25,7 @@ fn found(tree: &Fake, args: &[&str]) -> (Vec<String>, i32) {
 
 /// The same by a scan, which asks a copy of the tree.
 fn scanned(tree: &Fake, q: &Query) -> (Vec<String>, i32) {
-    let tree = Fake { files: tree.files.clone(), root: tree.root.clone(), asked: Default::default() };
+    let tree = Fake { files: tree.files.clone(), root: tree.root.clone(), ..Fake::default() };
     let (interrupt, seen) = (Interrupt::default(), AtomicU64::new(0));
     let run = Run::new("test", &interrupt, &seen);
     let c = Collector { finder: Finder { q }, out: model::mutex::Mutex::default() };

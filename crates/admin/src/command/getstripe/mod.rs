@@ -3,15 +3,18 @@
 mod filter;
 pub(super) mod part;
 mod text;
+mod visit;
 
 pub(super) use filter::parse_flags;
 pub(super) use part::effective;
 
 use crate::failure::{Failure, FirstError};
 use crate::getopt::{self, Opt, Parsed, flag, maybe, value};
+use crate::interrupt::{self, Interrupt};
+use crate::live::ProgressLine;
 use crate::local::{ask_about, strange};
 use crate::size::parse_index;
-use crate::{output, put, say};
+use crate::walk::{self, Mounted, Run, THREADS_MAX};
 use client::control::{Reply, Request, Stripe};
 use filter::Filter;
 use model::layout::{EOF, Pattern};
@@ -19,14 +22,18 @@ use model::{Fid, FileType};
 use part::{Part, Parts};
 use serde_json::json;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use text::Style;
+use visit::{Piece, Shower};
 use world::sys::files;
 
 pub const USAGE: &str = "[-c|-S|-i|-p|-L|-g|-m|-F|-z|-N] [-I[ID]|--component-id[=ID]] [-E[+|-]OFFSET|--component-end[=OFFSET]] \
 [--component-start[=[+|-]OFFSET]] [--component-flags[=[^]FLAG,...]] [--component-count] [[!] --mirror-index=[+|-]N] \
 [[!] --mirror-id=[+|-]ID] [-d|-D] [-r|--recursive] [-R|--raw] [-q|--quiet] [-v|--verbose] [-y|--yaml] [-O|--ost OST] \
-[--hex-idx] [--no-follow] [--json] PATH...";
+[--hex-idx] [--no-follow] [--threads N] [--json] PATH...";
 
 const OPTS: &[Opt] = &[
     flag('c', "stripe-count"),
@@ -60,6 +67,7 @@ const OPTS: &[Opt] = &[
     value('O', "ost"),
     flag('\0', "hex-idx"),
     flag('\0', "no-follow"),
+    value('\0', "threads"),
     flag('\0', "json"),
 ];
 
@@ -122,8 +130,6 @@ struct Printer {
     raw: bool,
     quiet: bool,
     ost: Option<u16>,
-    /// YAML of several files is as many documents.
-    documents: u64,
 }
 
 impl Printer {
@@ -140,40 +146,38 @@ impl Printer {
             raw: p.has("raw"),
             quiet: p.has("quiet"),
             ost,
-            documents: 0,
         })
     }
 
-    fn heading(&mut self, path: &Path) {
-        if self.style.yaml && self.documents > 0 {
-            say!("---");
+    fn heading(&self, path: &Path, out: &mut Piece) {
+        if self.style.yaml {
+            out.begin_document();
         }
-        self.documents += 1;
-        put!("{}", self.style.heading(path));
+        out.text += &self.style.heading(path);
     }
 
-    fn dir(&mut self, path: &Path, s: &Stripe) {
+    fn dir(&self, path: &Path, s: &Stripe, out: &mut Piece) {
         let l = match self.raw {
             true => text::raw(s.default.clone()),
             false => Parts::of_spec(&effective(s).0),
         };
         if !self.fields.is_empty() {
-            self.values(path, s, &l);
+            out.text += &self.values(path, s, &l);
         } else if self.ost.is_none() {
-            self.heading(path);
-            put!("{}", self.style.directory(&l, &self.filter.select(&l)));
+            self.heading(path, out);
+            out.text += &self.style.directory(&l, &self.filter.select(&l));
         }
     }
 
     /// The chosen fields of the chosen components: bare values if it is one field.
-    fn values(&self, path: &Path, s: &Stripe, l: &Parts) {
-        put!("{}", value_lines(&self.fields, path, (s, l), &self.filter, self.style));
+    fn values(&self, path: &Path, s: &Stripe, l: &Parts) -> String {
+        value_lines(&self.fields, path, (s, l), &self.filter, self.style)
     }
 
-    fn file(&mut self, path: &Path, s: &Stripe) {
+    fn file(&self, path: &Path, s: &Stripe, out: &mut Piece) {
         let Some(l) = Parts::of_file(s) else {
             if self.ost.is_none() && !self.style.yaml {
-                say!("{} has no stripe info", path.display());
+                out.text += &format!("{} has no stripe info\n", path.display());
             }
             return;
         };
@@ -183,7 +187,7 @@ impl Printer {
             return;
         }
         if !self.fields.is_empty() {
-            self.values(path, s, &l);
+            out.text += &self.values(path, s, &l);
             return;
         }
         let chosen = self.filter.select(&l);
@@ -196,12 +200,12 @@ impl Printer {
                 .filter(|c| ids.contains(&c.id))
                 .flat_map(|c| &c.objects)
             {
-                say!("{} {}", self.style.index(i64::from(o.ost)), o.id);
+                out.text += &format!("{} {}\n", self.style.index(i64::from(o.ost)), o.id);
             }
             return;
         }
-        self.heading(path);
-        put!("{}", self.style.file(s, &l, &chosen));
+        self.heading(path, out);
+        out.text += &self.style.file(s, &l, &chosen);
     }
 }
 
@@ -263,66 +267,46 @@ fn part_as_json(s: &Stripe, l: &Parts, p: &Part) -> serde_json::Value {
            "extension_size": l.extension_of(p), "pool": p.pool, "osts_wanted": wanted, "objects": objects})
 }
 
-/// One path and, of a directory, its entries: one level, or all with `recursive`.
-struct Walk<'a> {
+/// What is to be done with each path.
+struct Order<'a> {
     p: &'a Parsed,
-    printer: Printer,
-    errors: FirstError,
-    rows: Vec<serde_json::Value>,
+    threads: usize,
 }
 
-impl Walk<'_> {
-    fn show(&mut self, path: &Path) -> Option<FileType> {
-        let s = match get(path) {
-            Ok(s) => s,
-            Err(f) => {
-                self.errors.report("lfs getstripe", &f);
-                return None;
-            }
-        };
-        if self.p.has("json") {
-            self.rows.push(as_json(path, &s, &self.printer.filter));
-        } else if s.kind == FileType::Directory {
-            self.printer.dir(path, &s);
-        } else if s.kind == FileType::Regular && !self.p.has("default") {
-            self.printer.file(path, &s);
-        }
-        Some(s.kind)
-    }
-
-    fn operand(&mut self, path: &Path) {
+impl Order<'_> {
+    /// One path and, of a directory, its entries: one level, or all with `recursive`.
+    fn operand(&self, path: &Path, shower: &Shower<'_>, run: &Run<'_>) -> Result<(), Failure> {
         let follow = !self.p.has("no-follow");
         let link = files::stat(path, false).is_ok_and(|s| s.mode & 0o170000 == 0o120000);
         let path: PathBuf = match (link && follow).then(|| files::canonical(path)) {
             Some(Ok(real)) => real,
             _ => path.to_path_buf(),
         };
-        let kind = self.show(&path);
+        let s = get(&path)?;
+        let mut piece = Piece::default();
+        shower.show(&path, &s, &mut piece);
+        shower.put(piece);
         let only_itself = self.p.has("directory") || (self.p.has("default") && !self.p.has("recursive"));
-        if kind != Some(FileType::Directory) || only_itself {
-            return;
+        if s.kind == FileType::Directory && !only_itself {
+            walk::walk_below(&Mounted::new(&path)?, &path, (&path, 0), self.threads, shower, run);
         }
-        let mut todo = vec![path];
-        while let Some(dir) = todo.pop() {
-            let names = match files::list_raw(&dir) {
-                Ok(n) => n,
-                Err(e) => {
-                    let f = Failure::io("cannot list", &dir.display().to_string(), e);
-                    self.errors.report("lfs getstripe", &f);
-                    continue;
-                }
-            };
-            let mut below = Vec::new();
-            for n in names {
-                let entry = dir.join(n);
-                let file_or_dir = files::stat(&entry, false).is_ok_and(|s| s.is_dir() || s.is_file());
-                if file_or_dir && self.show(&entry) == Some(FileType::Directory) {
-                    below.push(entry);
-                }
+        Ok(())
+    }
+
+    /// All that was asked for. What is printed of JSON is whole unless somebody stopped it.
+    fn show(&self, printer: &Printer, run: &Run<'_>) {
+        let p = self.p;
+        let shower = Shower::new(printer, p, &crate::output::bytes);
+        for o in &p.operands {
+            if run.interrupt.stopped() {
+                return;
             }
-            if self.p.has("recursive") {
-                todo.extend(below.into_iter().rev());
+            if let Err(f) = self.operand(Path::new(o), &shower, run) {
+                run.report(&f);
             }
+        }
+        if !run.interrupt.stopped() {
+            shower.end();
         }
     }
 }
@@ -332,15 +316,27 @@ pub fn run(args: &[OsString]) -> Result<FirstError, Failure> {
     if p.operands.is_empty() {
         return Err(Failure::usage("no path given"));
     }
-    let mut w = Walk { p: &p, printer: Printer::new(&p)?, errors: FirstError::default(), rows: Vec::new() };
-    for o in &p.operands {
-        w.operand(Path::new(o));
+    let threads = p.number("threads", THREADS_MAX as u64)?;
+    let threads = threads.map_or_else(walk::default_threads, |n| n as usize);
+    let (printer, order) = (Printer::new(&p)?, Order { p: &p, threads });
+    let seen = Arc::new(AtomicU64::new(0));
+    // Who sees what is printed sees how far it is.
+    let line = Arc::new(ProgressLine::for_terminal(std::io::stdout().is_terminal()));
+    let (ticking, counted) = (line.clone(), seen.clone());
+    let tick = move || ticking.show(|| format!("{} files looked at", counted.load(Ordering::Relaxed)));
+    let (mut errors, signalled) = interrupt::guarded(tick, |i: &Interrupt| {
+        let run = Run::new("lfs getstripe", i, &seen);
+        order.show(&printer, &run);
+        run.finish()
+    });
+    line.clear();
+    if let Some(code) = signalled {
+        errors.interrupted("lfs getstripe", code);
     }
-    if p.has("json") {
-        output::json(&json!(w.rows));
-    }
-    Ok(w.errors)
+    Ok(errors)
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk_tests;

@@ -35,6 +35,7 @@ use wire::msg::setattr::Setattr;
 use wire::msg::symlink::Symlink;
 use wire::msg::unlink::Unlink;
 use wire::msg::write::Write;
+use wire::trailing::Trailing;
 use world::Instant;
 
 /// Entries of a directory that is worth owning.
@@ -154,8 +155,13 @@ impl Cache {
             self.nodes.names -= forgotten;
         }
         if names {
-            let page =
-                ReaddirReply { entries: r.entries, parent: r.dir.parent, end: r.end, grant: r.dir.grant };
+            let page = ReaddirReply {
+                entries: r.entries,
+                parent: r.dir.parent,
+                end: r.end,
+                grant: r.dir.grant,
+                grows_into: Trailing(None),
+            };
             self.put_page(token, dir, cookie, &page, now);
         }
         // Settings of the directory may have changed since they were asked for, or those of the file system.
