@@ -57,18 +57,18 @@ pub fn json(v: &serde_json::Value) {
     bytes(format!("{v:#}\n").as_bytes());
 }
 
-/// A JSON array of rows that come by and by, some at a time and from several threads, as text of the form that
-/// [`json`] gives to all of them at once. It is whole once it was ended.
-pub struct JsonArray<'a> {
+/// A JSON array of rows that come by and by, some at a time and from several threads, as text of the form
+/// that [`json`] gives to all of them at once. It is whole once it was ended.
+pub struct JsonRows<'a> {
     write: &'a (dyn Fn(&[u8]) + Sync),
     /// Something was added.
     begun: Mutex<bool>,
 }
 
-impl<'a> JsonArray<'a> {
+impl<'a> JsonRows<'a> {
     /// `write` is standard output ([`bytes`]), but for tests.
-    pub fn to(write: &'a (dyn Fn(&[u8]) + Sync)) -> JsonArray<'a> {
-        JsonArray { write, begun: Mutex::new(false) }
+    pub fn to(write: &'a (dyn Fn(&[u8]) + Sync)) -> JsonRows<'a> {
+        JsonRows { write, begun: Mutex::new(false) }
     }
 
     /// Rows that stay side by side.
@@ -76,7 +76,7 @@ impl<'a> JsonArray<'a> {
         if rows.is_empty() {
             return;
         }
-        let all = format!("{:#}", serde_json::Value::Array(rows));
+        let all = serde_json::to_string_pretty(&rows).expect("JSON is text");
         let within = all.strip_prefix('[').and_then(|t| t.strip_suffix("\n]"));
         let within = within.expect("an array of something has brackets on lines of their own");
         let mut begun = self.begun.lock();
@@ -100,7 +100,7 @@ mod tests {
         for pieces in [&[3][..], &[1, 1, 1], &[0, 2, 0, 1], &[]] {
             let out = Mutex::new(Vec::new());
             let write = |b: &[u8]| out.lock().extend_from_slice(b);
-            let (array, mut left) = (JsonArray::to(&write), rows.iter().cloned());
+            let (array, mut left) = (JsonRows::to(&write), rows.iter().cloned());
             for n in pieces {
                 array.add(left.by_ref().take(*n).collect());
             }

@@ -42,6 +42,7 @@ mod kill;
 mod kinds;
 mod large;
 mod layouts;
+mod layouts_below;
 mod lfs_lctl;
 mod lfsck;
 mod lifecycle;

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use text::Style;
-use visit::{Piece, Shower};
+use visit::{LayoutOutput, Piece};
 use world::sys::files;
 
 pub const USAGE: &str = "[-c|-S|-i|-p|-L|-g|-m|-F|-z|-N] [-I[ID]|--component-id[=ID]] [-E[+|-]OFFSET|--component-end[=OFFSET]] \
@@ -275,7 +275,7 @@ struct Order<'a> {
 
 impl Order<'_> {
     /// One path and, of a directory, its entries: one level, or all with `recursive`.
-    fn operand(&self, path: &Path, shower: &Shower<'_>, run: &Run<'_>) -> Result<(), Failure> {
+    fn operand(&self, path: &Path, output: &LayoutOutput<'_>, run: &Run<'_>) -> Result<(), Failure> {
         let follow = !self.p.has("no-follow");
         let link = files::stat(path, false).is_ok_and(|s| s.mode & 0o170000 == 0o120000);
         let path: PathBuf = match (link && follow).then(|| files::canonical(path)) {
@@ -284,11 +284,11 @@ impl Order<'_> {
         };
         let s = get(&path)?;
         let mut piece = Piece::default();
-        shower.show(&path, &s, &mut piece);
-        shower.put(piece);
+        output.show(&path, &s, &mut piece);
+        output.put(piece);
         let only_itself = self.p.has("directory") || (self.p.has("default") && !self.p.has("recursive"));
         if s.kind == FileType::Directory && !only_itself {
-            walk::walk_below(&Mounted::new(&path)?, &path, (&path, 0), self.threads, shower, run);
+            walk::walk_below(&Mounted::new(&path)?, &path, (&path, 0), self.threads, output, run);
         }
         Ok(())
     }
@@ -296,17 +296,17 @@ impl Order<'_> {
     /// All that was asked for. What is printed of JSON is whole unless somebody stopped it.
     fn show(&self, printer: &Printer, run: &Run<'_>) {
         let p = self.p;
-        let shower = Shower::new(printer, p, &crate::output::bytes);
+        let output = LayoutOutput::new(printer, p, &crate::output::bytes);
         for o in &p.operands {
             if run.interrupt.stopped() {
                 return;
             }
-            if let Err(f) = self.operand(Path::new(o), &shower, run) {
+            if let Err(f) = self.operand(Path::new(o), &output, run) {
                 run.report(&f);
             }
         }
         if !run.interrupt.stopped() {
-            shower.end();
+            output.end();
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What `lfs getstripe` makes of the entries that a walk meets: the text of a page in one piece, so that lines
-//! of several threads do not mix.
+//! What `lfs getstripe` makes of the entries that a walk meets: the text of a page in one piece, so that
+//! lines of several threads do not mix.
 
 use super::{Printer, as_json};
 use crate::failure::Failure;
 use crate::getopt::Parsed;
-use crate::output::JsonArray;
+use crate::output::JsonRows;
 use crate::walk::{Directory, Place, Run, Visitor};
 use client::control::{Inode, Listed, Stripe};
 use model::mutex::Mutex;
@@ -33,10 +33,10 @@ impl Piece {
 }
 
 /// Shows layouts.
-pub struct Shower<'a> {
+pub struct LayoutOutput<'a> {
     printer: &'a Printer,
     /// If JSON is wanted.
-    rows: Option<JsonArray<'a>>,
+    rows: Option<JsonRows<'a>>,
     recursive: bool,
     /// Directories alone are shown.
     only_defaults: bool,
@@ -45,11 +45,11 @@ pub struct Shower<'a> {
     documents: Mutex<bool>,
 }
 
-impl<'a> Shower<'a> {
-    pub fn new(printer: &'a Printer, p: &Parsed, write: &'a (dyn Fn(&[u8]) + Sync)) -> Shower<'a> {
-        Shower {
+impl<'a> LayoutOutput<'a> {
+    pub fn new(printer: &'a Printer, p: &Parsed, write: &'a (dyn Fn(&[u8]) + Sync)) -> LayoutOutput<'a> {
+        LayoutOutput {
             printer,
-            rows: p.has("json").then(|| JsonArray::to(write)),
+            rows: p.has("json").then(|| JsonRows::to(write)),
             recursive: p.has("recursive"),
             only_defaults: p.has("default"),
             write,
@@ -91,7 +91,7 @@ impl<'a> Shower<'a> {
     }
 }
 
-impl Visitor for Shower<'_> {
+impl Visitor for LayoutOutput<'_> {
     fn wants_inodes(&self) -> bool {
         true
     }
