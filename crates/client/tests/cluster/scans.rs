@@ -123,7 +123,7 @@ fn a_page_of_a_directory_has_the_layouts_of_its_files() {
             striped(&a, name, count).await;
         }
         let mut spec = LayoutSpec { stripe_count: 2, stripe_size: 131_072, ..LayoutSpec::default() };
-        spec.set_mdt_bytes(8192);
+        spec.set_mdt_bytes(65_536);
         for n in 0..300 {
             let of = (n % 3 == 0).then(|| spec.clone());
             let name = format!("small{n}").into_bytes();
