@@ -80,8 +80,9 @@ pub fn page(
             cookie = c;
             if let (Some(g), Some(s)) = (&mut reply.grows_into.0, spec) {
                 let place = place_of(g, &s).unwrap_or_else(|| {
+                    let place = g.specs.len();
                     g.specs.push(s);
-                    g.specs.len() - 1
+                    place
                 });
                 g.of.push((reply.entries.len() as u32, place as u32));
             }

@@ -76,8 +76,10 @@ impl<'a> LayoutOutput<'a> {
             let mut documents = self.documents.lock();
             if !std::mem::replace(&mut *documents, true) {
                 // The first one has no mark.
-                (self.write)(piece.text[..at].as_bytes());
-                return (self.write)(piece.text[at + MARK.len()..].as_bytes());
+                let (before, document) = piece.text.split_at(at);
+                (self.write)(before.as_bytes());
+                let unmarked = document.strip_prefix(MARK).expect("a document begins with its mark");
+                return (self.write)(unmarked.as_bytes());
             }
         }
         (self.write)(piece.text.as_bytes());
