@@ -270,7 +270,7 @@ fn the_mgs_names_mounts_that_are_not_quiet_and_why() -> Result<()> {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
     file.write_all_at(&vec![1; 300_000], 0)?;
     std::fs::write(b.join("other"), b"x")?;
-    kill(fs.oss(0)?, Signal::STOP)?;
+    kill(fs.oss(0)?, Signal::KILL)?;
     // Under the lock that the mount has.
     file.write_all_at(&vec![7; 300_000], 0)?;
     ok(&["nacre", "maintenance", "on", "--reason", "a disk"])?;
@@ -288,7 +288,7 @@ fn the_mgs_names_mounts_that_are_not_quiet_and_why() -> Result<()> {
         "{text}"
     );
     ensure!(text.contains("): what began before is not over"), "{text}");
-    kill(fs.oss(0)?, Signal::CONT)?;
+    fs.up_again()?;
     quiet_on_the_mgs(2)?;
     ensure!(std::fs::read(b.join("kept"))? == vec![7; 300_000], "what was kept is on the server");
     drop(file);
