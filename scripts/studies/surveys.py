@@ -85,8 +85,10 @@ def study_network(runs, site):
                 for left in range(50, -1, -1):
                     line = f"ip netns exec {at} iperf3 -c {address(other)} -t 5 -O 1 -P {THREADS} -J {'-R' if reverse else ''}"
                     done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
-                    if not done.returncode:
-                        return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+                    # It may end well and have measured nothing, as its server was not there yet.
+                    found = json.loads(done.stdout or "{}").get("end", {}).get("sum_received")
+                    if not done.returncode and found:
+                        return found["bits_per_second"] / 8 / MIB
                     assert left, f"iperf3: {done.stdout}{done.stderr}"
                     time.sleep(0.1)
             finally:
