@@ -349,11 +349,7 @@ async fn listing(
     let count = listed_at_once(&page);
     let next = page.get(count.saturating_sub(1)).map(|d| d.cookie).filter(|_| !end || count < page.len());
     page.truncate(count);
-    let listed = |d: Dirent| {
-        let inode = d.entry.map(|e| Inode::new(e.attr, e.layout));
-        Listed { name: d.name.into(), kind: d.kind, fid: d.fid, inode }
-    };
-    Ok(Reply::Listing { entries: page.into_iter().map(listed).collect(), next })
+    Ok(Reply::Listing { entries: page.into_iter().map(Listed::from).collect(), next })
 }
 
 /// Entries of a page that are not too much for one reply: at least one.

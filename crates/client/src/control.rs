@@ -43,7 +43,7 @@ use std::sync::Arc;
 use wire::msg::changelog::{Changelog, ChangelogReply};
 use wire::msg::quotactl::{QuotaAsk, TypeLimits};
 use wire::msg::quotadir::QuotadirReply;
-use wire::msg::readdir::ReaddirReply;
+use wire::msg::readdir::{Dirent, ReaddirReply};
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use wire::msg::trashlist::TrashlistReply;
 use wire::msg::trashtake::Trashtake;
@@ -443,6 +443,13 @@ pub struct Listed {
     pub fid: Fid,
     /// If it was asked for and the file has not gone meanwhile.
     pub inode: Option<Inode>,
+}
+
+impl From<Dirent> for Listed {
+    fn from(d: Dirent) -> Listed {
+        let inode = d.entry.map(|e| Inode::new(e.attr, e.layout));
+        Listed { name: Name(d.name), kind: d.kind, fid: d.fid, inode }
+    }
 }
 
 /// A file as its metadata server knows it.

@@ -33,6 +33,13 @@ pub enum Standing {
     Silent,
 }
 
+impl Standing {
+    /// Whether the order does not hold it yet, for all that is known.
+    pub fn may_change(&self) -> bool {
+        !matches!(self, Standing::Quiet | Standing::LeftAlone)
+    }
+}
+
 /// A mount, as the MGS knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShownMount {

@@ -208,13 +208,13 @@ fn with(m: &Mounts, is: impl Fn(&Standing) -> bool) -> usize {
 
 /// Whether it is to be named: it may change something, or lost something.
 fn is_notable(m: &ShownMount) -> bool {
-    m.lost > 0 || !matches!(m.standing, Standing::Quiet | Standing::LeftAlone)
+    m.lost > 0 || m.standing.may_change()
 }
 
 fn mounts_text(all: &Mounts) -> String {
     let quiet = with(all, |s| *s == Standing::Quiet);
     let left_alone = with(all, |s| *s == Standing::LeftAlone);
-    let others = all.mounts.len() - quiet - left_alone;
+    let others = with(all, Standing::may_change);
     let mut s = format!("\n  mounts that the MGS knows: {quiet} quiet");
     if left_alone > 0 {
         s += &format!(", {left_alone} left alone");
@@ -263,7 +263,7 @@ fn mounts_json(all: &Mounts) -> Value {
         json!({"nid": m.nid, "name": m.name, "connected": m.connected, "state": word, "waits": waits, "lost": m.lost})
     };
     json!({"quiet": with(all, |s| *s == Standing::Quiet), "left_alone": with(all, |s| *s == Standing::LeftAlone),
-           "others": with(all, |s| !matches!(s, Standing::Quiet | Standing::LeftAlone)), "missing": all.missing,
+           "others": with(all, Standing::may_change), "missing": all.missing,
            "all": all.mounts.iter().map(one).collect::<Vec<_>>()})
 }
 

@@ -34,6 +34,21 @@ pub struct FakeFile {
     pub may_not_search: bool,
 }
 
+impl FakeFile {
+    /// What a mount says of it when it is asked for its layout alone.
+    pub fn stripe(&self) -> Stripe {
+        Stripe {
+            fid: self.attr.fid,
+            kind: self.attr.kind,
+            layout: self.layout.clone(),
+            default: self.default.clone(),
+            fs_default: None,
+            mdt_bytes: None,
+            grows_into: self.grows_into.clone(),
+        }
+    }
+}
+
 /// How often what was asked.
 #[derive(Default)]
 pub struct Asked {
@@ -331,19 +346,10 @@ impl Directory for FakeDirectory {
 
     fn defaults(&self, name: &Name) -> Result<Option<Stripe>, Failure> {
         count(&self.files.asked.defaults);
-        let of = |f: &FakeFile| Stripe {
-            fid: f.attr.fid,
-            kind: f.attr.kind,
-            layout: f.layout.clone(),
-            default: f.default.clone(),
-            fs_default: None,
-            mdt_bytes: None,
-            grows_into: f.grows_into.clone(),
-        };
         if self.may_not_search() {
             return Err(self.denied());
         }
-        Ok(self.file(name).map(of))
+        Ok(self.file(name).map(FakeFile::stripe))
     }
 
     fn own_defaults(&self) -> Result<Option<Stripe>, Failure> {

@@ -40,7 +40,9 @@ pub trait Directory {
     fn page(&self, cookie: u64, inodes: bool) -> Result<Page, Failure>;
     /// As with inodes, sorted by name, and with what files are to get that outgrow them
     /// ([`Inode::grows_into`](client::control::Inode)) if the mount and its servers can say it.
-    fn layouts(&self, cookie: u64) -> Result<Page, Failure>;
+    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
+        self.page(cookie, true)
+    }
     /// One entry with its inode.
     fn inode(&self, name: &Name) -> Result<Option<Listed>, Failure>;
     /// Size, space and times, of which object servers know a part; if `lazy` as this host keeps them.

@@ -4,9 +4,7 @@ use super::index::{Answer, Index, has_more_than};
 use super::{Directory, Page, Run, Tree};
 use crate::failure::Failure;
 use crate::local::{mount_name, mount_point, split, strange};
-use client::control::{
-    self, Completed, ControlError, Inode, Listed, Name, OfObjects, Reply, Request, Stripe,
-};
+use client::control::{self, Completed, ControlError, Listed, Name, OfObjects, Reply, Request, Stripe};
 use model::{Errno, Fid, LayoutSpec};
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wire::msg::readdir::{Dirent, GrowsInto, ReaddirReply};
+use wire::msg::readdir::{GrowsInto, ReaddirReply};
 use wire::msg::scan::{Cursor, ScanReply, Test};
 use world::sys::mounts;
 use world::sys::tree::{self, Folder, Node};
@@ -193,11 +191,7 @@ fn stripe(reply: Option<Reply>, path: &Path) -> Result<Option<Stripe>, Failure> 
 /// A page as the metadata server says it. `EPROTO` for one that is none.
 fn with_layouts(r: ReaddirReply) -> Result<Page, Errno> {
     let next = r.entries.last().map(|d| d.cookie).filter(|_| !r.end);
-    let listed = |d: Dirent| {
-        let inode = d.entry.map(|e| Inode::new(e.attr, e.layout));
-        Listed { name: Name(d.name), kind: d.kind, fid: d.fid, inode }
-    };
-    let mut entries: Vec<Listed> = r.entries.into_iter().map(listed).collect();
+    let mut entries: Vec<Listed> = r.entries.into_iter().map(Listed::from).collect();
     let GrowsInto { specs, of } = r.grows_into.0.unwrap_or_default();
     let specs: Vec<Arc<LayoutSpec>> = specs.into_iter().map(Arc::new).collect();
     for (entry, spec) in of {
@@ -308,10 +302,6 @@ impl Directory for Start {
     fn page(&self, _cookie: u64, _inodes: bool) -> Result<Page, Failure> {
         let entries = self.inode(&Name::default())?.into_iter().collect();
         Ok(Page { entries, next: None })
-    }
-
-    fn layouts(&self, cookie: u64) -> Result<Page, Failure> {
-        self.page(cookie, true)
     }
 
     fn inode(&self, _name: &Name) -> Result<Option<Listed>, Failure> {

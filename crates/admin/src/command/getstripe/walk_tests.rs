@@ -59,19 +59,7 @@ fn tree() -> Fake {
 fn stripes(t: &Fake) -> Vec<(String, Stripe)> {
     let shown = |k: FileType| matches!(k, FileType::Directory | FileType::Regular);
     let below = t.files.iter().filter(|(p, f)| **p != t.root && shown(f.attr.kind));
-    let of = |(p, f): (&PathBuf, &crate::walk::fake::FakeFile)| {
-        let s = Stripe {
-            fid: f.attr.fid,
-            kind: f.attr.kind,
-            layout: f.layout.clone(),
-            default: f.default.clone(),
-            fs_default: None,
-            mdt_bytes: None,
-            grows_into: f.grows_into.clone(),
-        };
-        (p.display().to_string(), s)
-    };
-    below.map(of).collect()
+    below.map(|(p, f)| (p.display().to_string(), f.stripe())).collect()
 }
 
 fn asked(t: &Fake) -> usize {
