@@ -8,7 +8,7 @@ scripts/install-deps.sh run
 target=${CARGO_TARGET_DIR:-target}
 # program:package
 need="setfacl:acl setfattr:attr git:git rsync:rsync dbench:dbench stress-ng:stress-ng ip:iproute2 nft:nftables nsenter:util-linux
-mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++
+ssh:openssh-client mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs python3:python3 tar:tar diff:diffutils flock:util-linux g++:g++
 corosync:corosync pacemakerd:pacemaker crm_resource:pacemaker-cli-utils pcs:pcs ocf-tester:resource-agents xmllint:libxml2-utils
 debootstrap:debootstrap lintian:lintian dpkg-shlibdeps:dpkg-dev zsh:zsh fish:fish rpmbuild:rpm apparmor_parser:apparmor
 chromium:chromium node:nodejs npm:npm"
@@ -46,6 +46,17 @@ if ! [ -x "$target/kit/bin/etcd" ]; then
     { apt-get update -qq && apt-get download -qq etcd-server etcd-client >/dev/null; }; })
   for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
   cp "$deb/x/usr/bin/etcd" "$deb/x/usr/bin/etcdctl" "$target/kit/bin/"
+  rm -rf "$deb"
+fi
+# So is the daemon of ssh, for the same reasons.
+if ! [ -x "$target/kit/bin/sshd" ]; then
+  echo "Fetching sshd"
+  deb=$(mktemp -d)
+  mkdir -p "$target/kit/bin"
+  (cd "$deb" && { apt-get download -qq openssh-server >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq openssh-server >/dev/null; }; })
+  for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
+  cp "$deb/x/usr/sbin/sshd" "$target/kit/bin/"
   rm -rf "$deb"
 fi
 # So is Prometheus, with promtool.

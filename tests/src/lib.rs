@@ -16,6 +16,7 @@ pub mod page;
 pub mod peer;
 pub mod programs;
 pub mod rng;
+pub mod sshd;
 pub mod thrash;
 pub mod users;
 

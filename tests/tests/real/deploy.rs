@@ -10,14 +10,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tests::cluster::{Running, Scratch, kill, ok_within, run_within, tool, wait_until};
 use tests::hosts::Hosts;
+use tests::sshd::Sshd;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A file's hosts. Where the file has them behind ssh, here a script takes commands there.
+/// A file's hosts. A script takes commands there, or ssh(1) where a test is about that.
 struct Site {
     names: Vec<String>,
     holders: Vec<Option<Running>>,
     hosts: Hosts,
+    sshd: Option<Sshd>,
     file: PathBuf,
     scratch: Scratch,
 }
@@ -36,7 +38,7 @@ impl Site {
         Site::reached(name, text, false)
     }
 
-    /// `ssh`: the file's way to the hosts is kept, and a program of that name is in the place of ssh(1).
+    /// `ssh`: the file's way to the hosts is kept; nobody has looked at their keys yet.
     fn reached(name: &str, text: &str, ssh: bool) -> Result<Site> {
         let scratch = Scratch::new(name);
         let names = of_hosts(text, "name");
@@ -47,14 +49,11 @@ impl Site {
         std::os::unix::fs::symlink(tool("nacre").get_program(), bin.join("nacre"))?;
         let on = "#!/bin/sh\nh=$(dirname \"$0\")/$1; shift\nexec nsenter -t \"$(cat \"$h/pid\")\" --mount --net --uts \"$@\"\n";
         fs::write(scratch.path().join("on"), on)?;
-        let played = format!(
-            "#!/bin/sh\ncase \"$*\" in *BatchMode=yes*ControlMaster=auto*) ;; *) exit 255 ;; esac
-             while [ $# -gt 2 ]; do shift; done\nexec {} \"${{1#root@}}\" sh -c \"$2\"\n",
-            scratch.path().join("on").display()
-        );
-        fs::write(bin.join("ssh"), played)?;
-        let both = [scratch.path().join("on"), bin.join("ssh")];
-        ok_within(Command::new("chmod").arg("755").args(both), LIMIT)?;
+        ok_within(Command::new("chmod").arg("755").arg(scratch.path().join("on")), LIMIT)?;
+        let sshd = match ssh {
+            true => Some(Sshd::new(&scratch.path().join("ssh"), &bin, &hosts.network(1))?),
+            false => None,
+        };
         let mut here = text.replace("/srv/nacre", &scratch.path().join("srv").display().to_string());
         here = here.replace("/mnt/", &format!("{}/mnt-", scratch.path().display()));
         if !here.contains("service = ") {
@@ -63,20 +62,27 @@ impl Site {
         for (i, (name, nid)) in (1u32..).zip(names.iter().zip(of_hosts(text, "nids"))) {
             let on = format!("exec = \"{} {name}\"", scratch.path().join("on").display());
             here = here.replace(&format!("\"{nid}\""), &format!("\"{}\"", Hosts::nid(i)));
-            if !ssh {
+            if let Some(s) = &sshd {
+                s.named(name, i)?;
+            } else {
                 here = here.replace(&format!("ssh = \"root@{name}\""), &on);
             }
         }
         let file = scratch.path().join("cluster.toml");
         fs::write(&file, here)?;
         let holders = names.iter().map(|_| None).collect();
-        let mut site = Site { names, holders, hosts, file, scratch };
+        let mut site = Site { names, holders, hosts, sshd, file, scratch };
         (0..site.names.len()).try_for_each(|i| site.boot(i))?;
         Ok(site)
     }
 
     fn boot(&mut self, i: usize) -> Result<()> {
         let home = self.scratch.path().join(&self.names[i]);
+        let number = i as u32 + 1;
+        let sshd = match &self.sshd {
+            Some(s) => s.started(number, &self.scratch.path().join("bin"))?,
+            None => String::new(),
+        };
         for d in ["etc", "log"] {
             fs::create_dir_all(home.join(d))?;
         }
@@ -85,11 +91,12 @@ impl Site {
             "hostname {name}; mkdir -p /etc/nacre /var/log/nacre /run/nacre
              mount -t tmpfs none /run/nacre
              mount --bind {home_text}/etc /etc/nacre; mount --bind {home_text}/log /var/log/nacre
+             {sshd}
              echo $$ >{home_text}/pid.new; mv {home_text}/pid.new {home_text}/pid; exec sleep infinity"
         );
         let _ = fs::remove_file(home.join("pid"));
         let mut c = Command::new("nsenter");
-        c.arg(format!("--net={}", self.hosts.network(i as u32 + 1)));
+        c.arg(format!("--net={}", self.hosts.network(number)));
         c.args(["unshare", "--mount", "--uts", "sh", "-euc", &script]).stdin(Stdio::null());
         self.holders[i] = Some(Running(c.spawn()?));
         wait_until("the host is there", LIMIT, || home.join("pid").exists())
@@ -341,6 +348,10 @@ fn what_plan_prints_can_be_typed_and_makes_a_laptop_of_its_preset() -> Result<()
 #[test]
 fn an_object_server_that_came_back_empty_is_replaced_from_the_file() -> Result<()> {
     let mut site = Site::reached("lost", SMALL, true)?;
+    // A newcomer's first try: ssh(1) would ask whether the key is the host's.
+    site.fails(&["plan"], 1, "Host key verification failed")?;
+    let sshd = site.sshd.as_ref().context("by ssh")?;
+    (1..=3).try_for_each(|host| sshd.trust(host))?;
     site.says(&["apply"])?;
     let at = site.mount("small");
     site.knows("mds", &at, 4)?;

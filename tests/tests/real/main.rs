@@ -56,6 +56,7 @@ mod mmap;
 mod mmp;
 mod mount_helper;
 mod networks;
+mod newcomer;
 mod notify;
 mod object;
 mod pacemaker;
