@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # upgrade-drill.sh COMMIT - a rolling upgrade from the product of an older commit to this one under load, and back if that opens what
-# this one leaves: tests/tests/real/upgrade.rs. The older one is built in a work tree of its own below TARGET/upgrade, which stays, so
+# this one leaves: tests/tests/real/upgrade.rs. With one that cannot meet this (decision 0098) all is stopped in between. It is built in a work tree of its own below TARGET/upgrade, which stays, so
 # that a second run builds nothing. Prints what is done, a verdict, and adds a row to docs/results/campaigns.csv.
 # DWELL: seconds that old and new stand beside each other after each step (10). NACRE_SEED: another load. Needs root and FUSE.
 set -euo pipefail

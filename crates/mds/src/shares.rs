@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::msg::connect::FEATURE_DIRECTORIES;
 use wire::msg::glimpse::Glimpse;
 use wire::msg::quotactl::{QuotaAsk, Quotactl};
 use wire::msg::quotashare::{ORDERS_MAX, Quotashare, ShareChange, ShareOrder, ShareState};
@@ -441,12 +440,6 @@ impl Transactions {
         let told = each.map(|(index, at, import)| {
             let message = Quotashare { orders: Vec::new(), limited: None, tree: tree.clone().into() };
             Box::pin(async move {
-                if import.peer_features() & FEATURE_DIRECTORIES == 0 {
-                    tracing::warn!(
-                        "OST{index:04x} is of a version that knows no quotas of directories: what lies on it is not counted to them: upgrade it"
-                    );
-                    return Some((index, at));
-                }
                 let done = self.ask(&import, RequestContext::default(), message).await;
                 matches!(done, Ok(_) | Err(Errno::ENOSYS)).then_some((index, at))
             }) as Pin<Box<dyn Future<Output = Option<(u16, (u64, u64))>> + Send + '_>>

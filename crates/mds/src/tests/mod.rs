@@ -74,7 +74,7 @@ fn greeting(client: ClientId) -> rpc::Greeting {
         client_name: "test".into(),
         fsname: "test".into(),
         version: wire::frame::VERSION,
-        features: ConnectFeatures { compat: 0, incompat: 0 },
+        features: ConnectFeatures::OURS,
         last_epoch: 0,
         slots: 8,
         lane: 0,

@@ -164,7 +164,7 @@ fn hello(client: ClientId, fsname: &str) -> Connect {
         client_name: "test".into(),
         fsname: fsname.into(),
         version: 1,
-        features: ConnectFeatures { compat: 0, incompat: 0 },
+        features: ConnectFeatures::OURS,
         last_epoch: 0,
         slots: 8,
         lane: 0,

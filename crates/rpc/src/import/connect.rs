@@ -14,7 +14,7 @@ use std::time::Duration;
 use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_KEEPS_NOTHING, EXTRA_LAST_SESSION,
-    EXTRA_TOKEN, FEATURES_COMPAT, FEATURES_INCOMPAT,
+    EXTRA_TOKEN, FEATURES_INCOMPAT,
 };
 use wire::proof;
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
@@ -238,7 +238,7 @@ async fn hello(core: &Core, conn: &Arc<dyn Conn>) -> Result<(ReplyContext, Conne
         client_name: core.cfg.client_name.clone(),
         fsname: core.cfg.fsname.clone(),
         version: VERSION,
-        features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
+        features: ConnectFeatures::OURS,
         last_epoch,
         slots,
         lane: 0,
@@ -281,6 +281,16 @@ fn check_reply(last_epoch: u32, r: &ConnectReply) -> Result<(), Failure> {
             Errno::EPROTONOSUPPORT,
             format!(
                 "server '{}' needs features {unknown:#x} that this client (version {}) does not know: upgrade the client",
+                r.server_name,
+                env!("CARGO_PKG_VERSION")
+            ),
+        ));
+    }
+    if let Some(lacks) = r.features.lacking() {
+        return Err(Failure::refusal(
+            Errno::EPROTONOSUPPORT,
+            format!(
+                "server '{}' is too old for this client (version {}): it does not know {lacks}: upgrade the server",
                 r.server_name,
                 env!("CARGO_PKG_VERSION")
             ),

@@ -16,7 +16,7 @@ use wire::frame::VERSION;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_BULK_BYTES, EXTRA_DISK, EXTRA_LAST_SESSION,
     EXTRA_LAST_XID, EXTRA_NONCE, EXTRA_TOKEN, EXTRA_WRITE_RANGES, FEATURE_LATER, FEATURE_PROOF,
-    FEATURES_COMPAT, FEATURES_INCOMPAT, extra_key, extra_number,
+    FEATURES_INCOMPAT, extra_key, extra_number,
 };
 use wire::proof;
 use wire::{Frame, FrameKind, Header, ReplyContext, RequestContext, decode_body, encode_body};
@@ -152,6 +152,7 @@ impl Server {
         };
         self.check_versions(&c)?;
         let target = self.find(f.header.target, &c)?;
+        self.check_needed(&c)?;
         let epoch = target.service.epoch();
         self.check_epoch(&target, &c, f.header.epoch)?;
         let from = Principal::new(ClientId(c.client_uuid), peer);
@@ -205,7 +206,7 @@ impl Server {
             let reply = ConnectReply {
                 session: hello.number,
                 epoch,
-                features: ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT },
+                features: ConnectFeatures::OURS,
                 slots,
                 new_client,
                 recovering: outcome.recovering,
@@ -321,6 +322,18 @@ impl Server {
             return refuse(Errno::EINVAL, "connect", "client name too long or client uuid zero".into());
         }
         Ok(())
+    }
+
+    /// Who does not know what this version needs is turned away.
+    fn check_needed(&self, c: &Connect) -> Result<(), Refusal> {
+        let Some(lacks) = c.features.lacking() else { return Ok(()) };
+        let who: String = c.client_name.chars().take(CLIENT_NAME_MAX_BYTES).collect();
+        let text = format!(
+            "client '{who}' is too old for server '{}' (version {}): it does not know {lacks}: upgrade the client",
+            self.name,
+            env!("CARGO_PKG_VERSION")
+        );
+        refuse(Errno::EPROTONOSUPPORT, "features", text)
     }
 
     /// The target that a hello names, of the file system that it names.

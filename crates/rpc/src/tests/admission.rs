@@ -3,7 +3,7 @@
 use super::*;
 use wire::frame::VERSION;
 use wire::msg::connect::{
-    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, SLOT_NONE,
+    Connect, ConnectFeatures, ConnectRefused, ConnectReply, EXTRA_LAST_SESSION, FEATURES_NEEDED, SLOT_NONE,
 };
 use wire::msg::ping::Ping;
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, decode_body, encode_body};
@@ -15,7 +15,7 @@ pub fn hello() -> Connect {
         client_name: "by hand".into(),
         fsname: "fs".into(),
         version: VERSION,
-        features: ConnectFeatures { compat: 0, incompat: 0 },
+        features: ConnectFeatures { compat: FEATURES_NEEDED, incompat: 0 },
         last_epoch: 0,
         slots: 8,
         lane: 0,
@@ -98,9 +98,49 @@ fn refusals_say_why_and_name_both_sides() {
         let (e, t) = refused(&w, ost0, &Connect { client_name: "unwanted".into(), ..hello() }).await;
         assert_eq!((e, t.as_str()), (Errno::EACCES, "fs-OST0000: not on the list"));
         assert_eq!(refused(&w, ost0, &Connect { client_uuid: [0; 16], ..hello() }).await.0, Errno::EINVAL);
-        let features = ConnectFeatures { compat: 1 << 40, incompat: 0 };
+        let features = ConnectFeatures { compat: !FEATURES_NEEDED, incompat: 0 };
+        let (e, t) = refused(&w, ost0, &Connect { features, ..hello() }).await;
+        assert_eq!(e, Errno::EPROTONOSUPPORT);
+        assert!(t.starts_with("client 'by hand' is too old for server 'server-1'"), "{t}");
+        assert!(t.ends_with("it does not know directories: upgrade the client"), "{t}");
+        let features = ConnectFeatures { compat: 1 << 40 | FEATURES_NEEDED, incompat: 0 };
         let (_, f) = say_hello(&w, ost0, &Connect { features, ..hello() }).await;
         assert_eq!(f.header.status, 0, "compatible features need not be known");
+    });
+}
+
+#[test]
+fn a_server_that_is_too_old_is_not_used() {
+    let lab = Lab::new(3);
+    lab.run(async {
+        let (a, _) = node(&lab, 1);
+        let listener = a.net.listen(SocketAddr::new(ip(1), PORT)).await.unwrap();
+        a.spawn("old", async move {
+            while let Ok(conn) = listener.accept().await {
+                let hello = conn.recv().await.unwrap().header;
+                let reply = ConnectReply {
+                    session: 1,
+                    epoch: 1,
+                    features: ConnectFeatures { compat: !FEATURES_NEEDED, incompat: 0 },
+                    slots: 8,
+                    new_client: true,
+                    recovering: false,
+                    ping_interval_ms: 5000,
+                    server_name: "nacred 0.1.0 on old".into(),
+                    extra: Vec::new(),
+                };
+                let mut h = Header::new(FrameKind::ConnectReply);
+                (h.target, h.session, h.epoch) = (hello.target, 1, 1);
+                let body = encode_body(&ReplyContext::default(), &reply);
+                conn.send(Frame::new(h, body, bytes::Bytes::new())).await.unwrap();
+            }
+        });
+        let (w, _) = node(&lab, 9);
+        let i = Import::new(w.clone(), config(7, TargetId::ost(0), &[1]));
+        assert_eq!(i.connected().await.unwrap_err(), Errno::EPROTONOSUPPORT);
+        let (_, text) = i.refusal().unwrap();
+        assert!(text.starts_with("server 'nacred 0.1.0 on old' is too old for this client"), "{text}");
+        assert!(text.contains("it does not know directories: upgrade the server"), "{text}");
     });
 }
 

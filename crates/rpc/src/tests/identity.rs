@@ -5,7 +5,7 @@ use super::*;
 use wire::frame::FLAG_REPLAY;
 use wire::msg::connect::{
     Connect, ConnectFeatures, ConnectReply, EXTRA_LAST_SESSION, EXTRA_NONCE, EXTRA_TOKEN, FEATURE_PROOF,
-    extra_key,
+    FEATURES_NEEDED, extra_key,
 };
 use wire::msg::destroy::Destroy;
 use wire::msg::notify::Notice;
@@ -152,7 +152,7 @@ fn each_message_is_for_those_who_may_send_it() {
     lab.run(async {
         p.start().await;
         let (w, _) = node(&p.lab, 9);
-        let features = ConnectFeatures { compat: FEATURE_PROOF, incompat: 0 };
+        let features = ConnectFeatures { compat: FEATURE_PROOF | FEATURES_NEEDED, incompat: 0 };
         let (conn, r) = welcome(&w, OST0, &Connect { features, ..hello() }).await;
         let nonce = extra_key(&r.extra, EXTRA_NONCE).unwrap();
         let challenge = Challenge { nonce, session: r.session, target: OST0.to_u32(), client: [7; 16] };
@@ -195,7 +195,7 @@ fn a_server_of_many_targets_shows_that_it_is_each_of_them() {
         for (targets, parts_of, holds) in
             [(300, CLAIMS_MAX, true), (65, 65, false), (1100, CLAIMS_MAX, false)]
         {
-            let features = ConnectFeatures { compat: FEATURE_PROOF, incompat: 0 };
+            let features = ConnectFeatures { compat: FEATURE_PROOF | FEATURES_NEEDED, incompat: 0 };
             let (conn, r) = welcome(&w, OST0, &Connect { features, ..hello() }).await;
             let nonce = extra_key(&r.extra, EXTRA_NONCE).unwrap();
             let challenge = Challenge { nonce, session: r.session, target: OST0.to_u32(), client: [7; 16] };

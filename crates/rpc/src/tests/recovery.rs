@@ -3,7 +3,7 @@
 use super::*;
 use crate::server::recovery::{Phase, Recover, Recovery};
 use model::planted::{self, Bug};
-use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply, FEATURES_COMPAT, FEATURES_INCOMPAT};
+use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply};
 
 /// Of the second start's recovery.
 const SOFT: Duration = Duration::from_secs(15);
@@ -207,7 +207,7 @@ fn reclaims_that_wait_leave_memory_for_those_that_are_awaited() {
             let _ = hog.call(RequestContext::default(), m, Bytes::from(vec![1; 64 << 10])).await;
         });
         until(&w, "it has come", || target.recovery.status(0).contains("queued_requests: 1")).await;
-        let features = ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT };
+        let features = ConnectFeatures::OURS;
         let stranger = Connect { client_uuid: [3; 16], features, ..admission::hello() };
         let ost0 = TargetId::ost(0).to_u32();
         let (conn, f) = admission::say_hello(&w, ost0, &stranger).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 use wire::frame::FLAG_UNDER_WAY;
-use wire::msg::connect::{ConnectFeatures, ConnectReply, FEATURES_COMPAT, FEATURES_INCOMPAT, SLOT_NONE};
+use wire::msg::connect::{ConnectFeatures, ConnectReply, SLOT_NONE};
 use wire::under_way::UnderWay;
 use wire::{Frame, FrameKind, Header, ReplyContext, encode_body};
 use world::Conn;
@@ -54,7 +54,7 @@ impl Forgetful {
             m.0 += 1;
             m.0
         };
-        let features = ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT };
+        let features = ConnectFeatures::OURS;
         let reply = ConnectReply {
             session: number,
             epoch: 1,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply};
+use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply, FEATURES_NEEDED};
 use wire::{Frame, FrameKind, Header, ReplyContext, decode_body, encode_body};
 
 const HELLO_PATIENCE: Duration = Duration::from_secs(60);
@@ -99,7 +99,7 @@ impl Peer {
             client_name: "hostile".into(),
             fsname: FSNAME.into(),
             version: wire::frame::VERSION,
-            features: ConnectFeatures { compat: 0, incompat: 0 },
+            features: ConnectFeatures { compat: FEATURES_NEEDED, incompat: 0 },
             last_epoch: 0,
             slots: 64,
             lane: 0,

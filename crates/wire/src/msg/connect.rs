@@ -24,6 +24,9 @@ pub const FEATURE_NAMES: [(u64, &str); 5] = [
     (FEATURE_POOL_LIMITS, "pool_limits"),
 ];
 pub const FEATURES_INCOMPAT: u64 = 0;
+/// What whoever connects, and whom this version connects to, must know. Builds that do not know it, v0.1.0
+/// among them, ask for the size of an object without saying by which layout of its file (decision 0098).
+pub const FEATURES_NEEDED: u64 = FEATURE_DIRECTORIES;
 /// Slot of the session's own requests (reclaim, disconnect): callers use the others, so that a session can
 /// always be recovered however many requests hang.
 pub const SLOT_CONTROL: u16 = 0;
@@ -75,6 +78,19 @@ pub struct ConnectFeatures {
     pub compat: u64,
     /// The peer must know these.
     pub incompat: u64,
+}
+
+impl ConnectFeatures {
+    /// Those of this version.
+    pub const OURS: ConnectFeatures =
+        ConnectFeatures { compat: FEATURES_COMPAT, incompat: FEATURES_INCOMPAT };
+
+    /// Words for what this version needs ([`FEATURES_NEEDED`]) and the peer that says this does not know.
+    pub fn lacking(&self) -> Option<String> {
+        let lacks = FEATURES_NEEDED & !self.compat;
+        let words = FEATURE_NAMES.iter().filter(|(f, _)| lacks & f != 0).map(|(_, n)| *n);
+        (lacks != 0).then(|| words.collect::<Vec<_>>().join(", "))
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
