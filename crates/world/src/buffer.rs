@@ -6,9 +6,11 @@
 
 use bytes::Bytes;
 use model::mutex::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// A large page. Memory of at least this size is mapped for itself: large pages would stay with what the heap
 /// puts there next, and with what lies beside it.
@@ -18,12 +20,30 @@ const BULK_SIZES: [usize; 2] = [1 << 20, 4 << 20];
 /// Buffers of each size, at most, that wait to be used again, unless [`keep`] says otherwise.
 const BULK_KEEP: usize = 8;
 
+/// A large page for which a thread works longer than this when it is touched for the first time was not
+/// there: a host took the guest's free memory back, and gives it again in pieces of 4 KiB. Small pages take
+/// about half of that, and the kernel has them of memory that the host left.
+const LARGE_PAGE_PATIENCE: Duration = Duration::from_millis(2);
+/// For so long small pages are taken then, and for twice as long each time that it is so again, up to the
+/// second figure: what a host left is often beside what it took.
+const SMALL_PAGES_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+
+static LARGE_PAGES: LargePages = LargePages::new();
+
 static BULK: LazyLock<[Arc<Pool>; BULK_SIZES.len()]> =
     LazyLock::new(|| BULK_SIZES.map(|size| Pool::new(size, BULK_KEEP)));
 
 enum Memory {
     Heap(Vec<u8>),
     Mapped(Mapped),
+}
+
+/// Whether memory is taken in large pages at the moment.
+struct LargePages {
+    /// Nanoseconds of the monotonic clock.
+    not_until: AtomicU64,
+    /// Nanoseconds for which small ones are taken the next time.
+    next: AtomicU64,
 }
 
 /// Pages of its own.
@@ -145,6 +165,37 @@ impl Memory {
     }
 }
 
+fn nanos(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
+    (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64)
+}
+
+impl LargePages {
+    const fn new() -> LargePages {
+        LargePages { not_until: AtomicU64::new(0), next: AtomicU64::new(SMALL_PAGES_NS.0) }
+    }
+
+    fn are_quick(&self, now: u64) -> bool {
+        now >= self.not_until.load(Relaxed)
+    }
+
+    /// The first touch of one took a thread so long. Says whether that was quick.
+    fn took(&self, worked: Duration, now: u64) -> bool {
+        if worked <= LARGE_PAGE_PATIENCE {
+            self.next.store(SMALL_PAGES_NS.0, Relaxed);
+            return true;
+        }
+        // Others that were at it at the same moment say nothing new.
+        if self.are_quick(now) {
+            let pause = self.next.load(Relaxed);
+            assert!((SMALL_PAGES_NS.0..=SMALL_PAGES_NS.1).contains(&pause), "it is bounded");
+            self.not_until.store(now.saturating_add(pause), Relaxed);
+            self.next.store((pause * 2).min(SMALL_PAGES_NS.1), Relaxed);
+        }
+        false
+    }
+}
+
 #[allow(unsafe_code)]
 impl Mapped {
     /// `None`: the kernel has no more mappings.
@@ -155,9 +206,25 @@ impl Mapped {
         if at == libc::MAP_FAILED {
             return None;
         }
+        if LARGE_PAGES.are_quick(nanos(ClockId::Monotonic)) {
+            Mapped::take_large(at, len);
+        }
+        Some(Mapped { at: NonNull::new(at.cast())?, len })
+    }
+
+    /// In large pages; the first one shows whether they are quick.
+    fn take_large(at: *mut libc::c_void, len: usize) {
+        assert!(len >= LARGE_BYTES, "there is room for a large page");
         // SAFETY: a hint about how these pages of ours are to be backed; it changes no byte.
         unsafe { libc::madvise(at, len, libc::MADV_HUGEPAGE) };
-        Some(Mapped { at: NonNull::new(at.cast())?, len })
+        let before = nanos(ClockId::ThreadCPUTime);
+        // SAFETY: touches pages of ours, which are zeros and stay so. Kernels before 5.14 do nothing.
+        unsafe { libc::madvise(at, LARGE_BYTES, libc::MADV_POPULATE_WRITE) };
+        let worked = nanos(ClockId::ThreadCPUTime).saturating_sub(before);
+        if !LARGE_PAGES.took(Duration::from_nanos(worked), nanos(ClockId::Monotonic)) {
+            // SAFETY: as the first one.
+            unsafe { libc::madvise(at, len, libc::MADV_NOHUGEPAGE) };
+        }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -213,6 +280,29 @@ mod tests {
         let p = Pool::new(1 << 20, 1);
         drop([p.get(), p.get(), p.get()]);
         assert_eq!(p.free.lock().len(), 1);
+    }
+
+    #[test]
+    fn small_pages_are_taken_while_large_ones_have_to_be_fetched() {
+        let (p, ms) = (LargePages::new(), 1_000_000);
+        let (quick, slow) = (Duration::from_micros(200), Duration::from_millis(5));
+        assert!(p.are_quick(5) && p.took(quick, 5) && p.are_quick(6));
+        assert!(!p.took(slow, 6) && !p.took(slow, 7), "two at the same moment");
+        assert!(
+            !p.are_quick(7) && !p.are_quick(5 + 20 * ms) && p.are_quick(6 + 20 * ms),
+            "it is tried again"
+        );
+        assert!(!p.took(slow, 100 * ms) && !p.are_quick(139 * ms) && p.are_quick(140 * ms), "twice as long");
+        assert!(
+            p.took(quick, 140 * ms) && !p.took(slow, 200 * ms) && p.are_quick(220 * ms),
+            "from the start"
+        );
+        let mut now = 1_000 * ms;
+        for _ in 0..20 {
+            p.took(slow, now);
+            now = p.not_until.load(Relaxed);
+        }
+        assert!(!p.took(slow, now) && p.are_quick(now + 1_000 * ms), "a second at most");
     }
 
     #[test]
