@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 use wire::frame::{FLAG_REPLAY, HEADER_BYTES};
-use wire::msg::connect::{Connect, ConnectFeatures, ConnectReply, EXTRA_NONCE, FEATURE_PROOF, extra_key};
+use wire::msg::connect::{
+    Connect, ConnectFeatures, ConnectReply, EXTRA_NONCE, FEATURE_PROOF, FEATURES_NEEDED, extra_key,
+};
 use wire::msg::notify::Notice;
 use wire::proof::{Challenge, Claimant, Key};
 use wire::{Frame, FrameKind, Header, Message, ReplyContext, RequestContext, decode_body, encode_body};
@@ -75,7 +77,7 @@ impl Session {
             client_name: "somebody".into(),
             fsname: fsname.into(),
             version: wire::frame::VERSION,
-            features: ConnectFeatures { compat: FEATURE_PROOF, incompat: 0 },
+            features: ConnectFeatures { compat: FEATURE_PROOF | FEATURES_NEEDED, incompat: 0 },
             last_epoch: 0,
             slots: 8,
             lane: 0,

@@ -52,13 +52,18 @@ fn the_readme_can_be_followed_to_its_end() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let readme = fs::read_to_string(root.join("README.md"))?;
     let s = Scratch::new("newcomer");
-    for d in ["upper", "work", "home"] {
+    for d in ["changes", "home"] {
         fs::create_dir(s.path().join(d))?;
     }
     let (at, tree, true_home) = (s.path().display(), root.display(), std::env::var("HOME")?);
     let mut script = format!(
         "set -euo pipefail\nexec 2>&1
-mount -t overlay overlay -o lowerdir={tree},upperdir={at}/upper,workdir={at}/work {tree}
+cover() {{
+  mkdir {at}/changes/upper {at}/changes/work
+  mount -t overlay overlay -o lowerdir={tree},upperdir={at}/changes/upper,workdir={at}/changes/work {tree}
+}}
+# Not every file system can carry the changes of an overlay.
+cover 2>/dev/null || {{ mount -t tmpfs tmpfs {at}/changes; cover; }}
 cd {tree}
 [ -e target ] || ln -s $CARGO_TARGET_DIR target
 mkdir -p {at}/home/.cargo/registry && cp -r crates/model/src {at}/home/.cargo/registry/src
