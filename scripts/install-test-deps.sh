@@ -37,39 +37,25 @@ if [ -n "$missing" ]; then
     case " $enabled " in *" $s "*) ;; *) systemctl disable --quiet "$s" 2>/dev/null || true ;; esac
   done
 fi
-# etcd is unpacked, not installed: the package starts a service and makes a user.
-if ! [ -x "$target/kit/bin/etcd" ]; then
-  echo "Fetching etcd"
+# unpacked TITLE PROGRAMS PACKAGE…: programs of packages that start a service or make a user when they are installed, so they are
+# unpacked. PROGRAMS: their paths, with a blank between two.
+unpacked() {
+  local title=$1 programs=$2 deb p d missing=
+  shift 2
+  for p in $programs; do [ -x "$target/kit/bin/${p##*/}" ] || missing=1; done
+  [ -n "$missing" ] || return 0
+  echo "Fetching $title"
   deb=$(mktemp -d)
   mkdir -p "$target/kit/bin"
-  (cd "$deb" && { apt-get download -qq etcd-server etcd-client >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get download -qq etcd-server etcd-client >/dev/null; }; })
+  (cd "$deb" && { apt-get download -qq "$@" >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq "$@" >/dev/null; }; })
   for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
-  cp "$deb/x/usr/bin/etcd" "$deb/x/usr/bin/etcdctl" "$target/kit/bin/"
+  for p in $programs; do cp "$deb/x/$p" "$target/kit/bin/"; done
   rm -rf "$deb"
-fi
-# So is the daemon of ssh, for the same reasons.
-if ! [ -x "$target/kit/bin/sshd" ]; then
-  echo "Fetching sshd"
-  deb=$(mktemp -d)
-  mkdir -p "$target/kit/bin"
-  (cd "$deb" && { apt-get download -qq openssh-server >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get download -qq openssh-server >/dev/null; }; })
-  for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
-  cp "$deb/x/usr/sbin/sshd" "$target/kit/bin/"
-  rm -rf "$deb"
-fi
-# So is Prometheus, with promtool.
-if ! [ -x "$target/kit/bin/prometheus" ] || ! [ -x "$target/kit/bin/promtool" ]; then
-  echo "Fetching Prometheus"
-  deb=$(mktemp -d)
-  mkdir -p "$target/kit/bin"
-  (cd "$deb" && { apt-get download -qq prometheus >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get download -qq prometheus >/dev/null; }; })
-  for d in "$deb"/*.deb; do dpkg-deb -x "$d" "$deb/x"; done
-  cp "$deb/x/usr/bin/prometheus" "$deb/x/usr/bin/promtool" "$target/kit/bin/"
-  rm -rf "$deb"
-fi
+}
+unpacked etcd 'usr/bin/etcd usr/bin/etcdctl' etcd-server etcd-client
+unpacked sshd usr/sbin/sshd openssh-server
+unpacked Prometheus 'usr/bin/prometheus usr/bin/promtool' prometheus
 # What drives the browser, without a browser of its own.
 if ! [ -d "$target/kit/browser/node_modules/axe-core" ] || ! [ -d "$target/kit/browser/node_modules/playwright-core" ]; then
   echo "Fetching playwright-core and axe-core"

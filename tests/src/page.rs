@@ -18,26 +18,27 @@ enum Block {
     Screen(String),
 }
 
-/// Up to the block's end.
-fn body<'a>(lines: &mut std::str::Lines<'a>) -> Vec<&'a str> {
-    lines.take_while(|l| *l != "```").collect()
-}
-
-fn blocks(text: &str) -> Vec<Block> {
+/// The blocks of a page: what stands behind the fence of each, and its lines.
+pub fn fenced(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut out = Vec::new();
     let mut lines = text.lines();
     while let Some(l) = lines.next() {
-        match l {
-            "```sh" => {
-                let all = body(&mut lines);
-                let place = all[0].strip_prefix("# ").expect("each block says where").to_string();
-                out.push(Block::Commands(place, all[1..].join("\n")));
-            }
-            "```text" => out.push(Block::Screen(body(&mut lines).join("\n"))),
-            _ => {}
-        }
+        let Some(kind) = l.strip_prefix("```") else { continue };
+        out.push((kind, lines.by_ref().take_while(|l| *l != "```").collect()));
     }
     out
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let block = |(kind, all): (&str, Vec<&str>)| match kind {
+        "sh" => {
+            let place = all[0].strip_prefix("# ").expect("each block says where").to_string();
+            Some(Block::Commands(place, all[1..].join("\n")))
+        }
+        "text" => Some(Block::Screen(all.join("\n"))),
+        _ => None,
+    };
+    fenced(text).into_iter().filter_map(block).collect()
 }
 
 /// The commands as they can be run here.

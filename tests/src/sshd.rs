@@ -4,6 +4,7 @@ use crate::cluster::{kit, ok_within};
 use crate::hosts::Hosts;
 use anyhow::Result;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +27,7 @@ impl Sshd {
             ok_within(&mut c, LIMIT)?;
         }
         fs::copy(dir.join("user.pub"), dir.join("authorized_keys"))?;
+        fs::write(dir.join("known_hosts"), "")?;
         let at = dir.display();
         let user =
             format!("IdentityFile {at}/user\nIdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\n");
@@ -62,17 +64,16 @@ impl Sshd {
     /// An administrator has looked at the host's key.
     pub fn trust(&self, number: u32) -> Result<()> {
         let key = fs::read_to_string(self.dir.join("host.pub"))?;
-        let known = self.dir.join("known_hosts");
-        let mut all = fs::read_to_string(&known).unwrap_or_default();
-        all += &format!("{} {key}", Hosts::address(number));
-        Ok(fs::write(known, all)?)
+        self.append("known_hosts", &format!("{} {key}", Hosts::address(number)))
     }
 
     /// The name is that of a host.
     pub fn named(&self, name: &str, number: u32) -> Result<()> {
-        let file = self.dir.join("ssh_config");
-        let mut all = fs::read_to_string(&file)?;
-        all += &format!("Host {name}\n  HostName {}\n", Hosts::address(number));
-        Ok(fs::write(file, all)?)
+        self.append("ssh_config", &format!("Host {name}\n  HostName {}\n", Hosts::address(number)))
+    }
+
+    fn append(&self, name: &str, text: &str) -> Result<()> {
+        let mut file = fs::File::options().append(true).open(self.dir.join(name))?;
+        Ok(file.write_all(text.as_bytes())?)
     }
 }

@@ -349,7 +349,7 @@ fn what_plan_prints_can_be_typed_and_makes_a_laptop_of_its_preset() -> Result<()
 fn an_object_server_that_came_back_empty_is_replaced_from_the_file() -> Result<()> {
     let mut site = Site::reached("lost", SMALL, true)?;
     // A newcomer's first try: ssh(1) would ask whether the key is the host's.
-    site.fails(&["plan"], 1, "Host key verification failed")?;
+    site.fails(&["plan"], 1, "mds: it cannot be asked: Host key verification failed")?;
     let sshd = site.sshd.as_ref().context("by ssh")?;
     (1..=3).try_for_each(|host| sshd.trust(host))?;
     site.says(&["apply"])?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{Scratch, ok_within, tool};
-use tests::page::shown;
+use tests::page::{fenced, shown};
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// What a chapter's end does if the chapter did not come to it.
@@ -28,11 +28,8 @@ fn sources() -> PathBuf {
 /// Commands, and what shall be seen of them.
 fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
-    let mut lines = text.lines();
     let mut last_ran = false;
-    while let Some(l) = lines.next() {
-        let Some(kind) = l.strip_prefix("```").filter(|k| !k.is_empty()) else { continue };
-        let body: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
+    for (kind, body) in fenced(text) {
         match (kind, out.last_mut()) {
             ("sh,run", _) => out.push((body.join("\n"), Vec::new())),
             ("text", Some((_, screens))) if last_ran => screens.push(body.join("\n")),

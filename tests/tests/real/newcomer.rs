@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tests::cluster::{Scratch, ok_within};
+use tests::page::fenced;
 
 const LIMIT: Duration = Duration::from_secs(900);
 /// Ahead of what is printed behind `make up`.
@@ -14,15 +15,10 @@ const MARK: &str = "@@ it is up";
 
 /// Its blocks of commands, without the test command, which runs this.
 fn commands(readme: &str) -> Vec<String> {
-    let mut lines = readme.lines();
-    let mut out = Vec::new();
-    while let Some(l) = lines.next() {
-        if l == "```sh" {
-            let typed = lines.by_ref().take_while(|l| *l != "```").filter(|l| !l.starts_with("make test "));
-            out.push(typed.collect::<Vec<_>>().join("\n"));
-        }
-    }
-    out
+    let typed = |all: Vec<&str>| {
+        all.into_iter().filter(|l| !l.starts_with("make test ")).collect::<Vec<_>>().join("\n")
+    };
+    fenced(readme).into_iter().filter(|(kind, _)| *kind == "sh").map(|(_, all)| typed(all)).collect()
 }
 
 /// What its picture of `nacre status` shows of each process: the role, the state, what it serves.

@@ -91,11 +91,7 @@ impl Drill {
         };
         (MGS..=CLIENTS[1]).for_each(|h| d.install(h, Build::Old));
         d.format()?;
-        d.start(MGS, &[d.scratch.path().join("mgt")])?;
-        for p in 0..2 {
-            d.start(d.pairs[p].here(), &d.pairs[p].dirs.clone())?;
-        }
-        (0..2).try_for_each(|c| d.mount(c))?;
+        d.start_all()?;
         d.write_kept()?;
         Ok(d)
     }
@@ -133,6 +129,15 @@ impl Drill {
     fn start(&mut self, host: u32, dirs: &[PathBuf]) -> Result<()> {
         let log = self.log(host);
         self.hosts.nacred(host, &[], dirs, &log)
+    }
+
+    /// The servers, and the mounts of both clients.
+    fn start_all(&mut self) -> Result<()> {
+        self.start(MGS, &[self.scratch.path().join("mgt")])?;
+        for p in 0..2 {
+            self.start(self.pairs[p].here(), &self.pairs[p].dirs.clone())?;
+        }
+        (0..2).try_for_each(|c| self.mount(c))
     }
 
     fn mount(&self, client: usize) -> Result<()> {
@@ -320,11 +325,7 @@ impl Drill {
         self.stop(signal)?;
         self.say(&format!("all is stopped ({signal:?}), and starts as the new build"));
         (MGS..=CLIENTS[1]).for_each(|h| self.install(h, Build::New));
-        self.start(MGS, &[self.scratch.path().join("mgt")])?;
-        for p in 0..2 {
-            self.start(self.pairs[p].here(), &self.pairs[p].dirs.clone())?;
-        }
-        (0..2).try_for_each(|c| self.mount(c))?;
+        self.start_all()?;
         self.compare().with_context(|| self.said())?;
         self.under_load("everything new", &[Step::Killed(0), Step::Killed(1)])?;
         self.say("checked as it is served");
