@@ -4,9 +4,10 @@
 //! a host may have to find it first): a large read would spend more time on its memory than on its data
 //! (docs/performance.md).
 
+use crate::real::clock::nanos;
 use bytes::Bytes;
 use model::mutex::Mutex;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -163,11 +164,6 @@ impl Memory {
             Memory::Mapped(m) => m.bytes_mut(),
         }
     }
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let t = clock_gettime(clock);
-    (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64)
 }
 
 impl LargePages {

@@ -43,6 +43,11 @@ fn refuse<T>(errno: Errno, kind: &'static str, text: String) -> Result<T, Refusa
     Err(Refusal { errno, kind, text })
 }
 
+/// What a peer calls itself, as far as it is shown.
+fn who(c: &Connect) -> String {
+    c.client_name.chars().take(CLIENT_NAME_MAX_BYTES).collect()
+}
+
 /// A session that said hello, on its connection.
 pub(super) struct Admitted {
     pub target: Arc<Target>,
@@ -292,14 +297,13 @@ impl Server {
     }
 
     fn check_versions(&self, c: &Connect) -> Result<(), Refusal> {
-        let who = |n: &str| n.chars().take(CLIENT_NAME_MAX_BYTES).collect::<String>();
         if c.version != VERSION {
             return refuse(
                 Errno::EPROTONOSUPPORT,
                 "version",
                 format!(
                     "client '{}' speaks protocol version {}, server '{}' version {VERSION}: upgrade the older one",
-                    who(&c.client_name),
+                    who(c),
                     c.version,
                     self.name
                 ),
@@ -312,7 +316,7 @@ impl Server {
                 "features",
                 format!(
                     "client '{}' needs features {unknown:#x} that server '{}' (version {}) does not know: upgrade the server",
-                    who(&c.client_name),
+                    who(c),
                     self.name,
                     env!("CARGO_PKG_VERSION")
                 ),
@@ -327,9 +331,9 @@ impl Server {
     /// Who does not know what this version needs is turned away.
     fn check_needed(&self, c: &Connect) -> Result<(), Refusal> {
         let Some(lacks) = c.features.lacking() else { return Ok(()) };
-        let who: String = c.client_name.chars().take(CLIENT_NAME_MAX_BYTES).collect();
         let text = format!(
-            "client '{who}' is too old for server '{}' (version {}): it does not know {lacks}: upgrade the client",
+            "client '{}' is too old for server '{}' (version {}): it does not know {lacks}: upgrade the client",
+            who(c),
             self.name,
             env!("CARGO_PKG_VERSION")
         );

@@ -36,8 +36,13 @@ fn read(id: ClockId) -> i64 {
     t.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec)
 }
 
+/// Nanoseconds of a clock that begins at 0 and goes forward.
+pub(crate) fn nanos(id: ClockId) -> u64 {
+    u64::try_from(read(id)).unwrap_or(0)
+}
+
 fn since_boot() -> u64 {
-    u64::try_from(read(ClockId::Boottime)).unwrap_or(0)
+    nanos(ClockId::Boottime)
 }
 
 /// As it was at the last tick, some milliseconds ago: that costs a fifth of the exact time.

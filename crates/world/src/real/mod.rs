@@ -6,7 +6,7 @@
 //! 0014). A [`World`] made here works from any thread: whatever needs tokio's runtime enters it by itself.
 
 mod cached;
-mod clock;
+pub(crate) mod clock;
 mod disk;
 mod exec;
 mod helper;

@@ -13,11 +13,7 @@ use rustix::io::retry_on_intr;
 
 /// Nanoseconds of a clock that all processes of this host share and nobody sets.
 pub fn monotonic_ns() -> u64 {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `ts` is a live timespec; the clock exists on every Linux.
-    let r = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
-    assert_eq!(r, 0, "the monotonic clock can be read");
-    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+    crate::real::clock::nanos(rustix::time::ClockId::Monotonic)
 }
 
 const ALIGNMENT: usize = 4096;
